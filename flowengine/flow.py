@@ -134,23 +134,30 @@ class Flow(Drawable):
     def __init__(
         self,
         name: str,
-        nodes: Mapping[str, Step],
+        nodes: Mapping[str, Step] | None = None,
         *,
+        steps: Mapping[str, Step] | None = None,
         inputs: Mapping[str, InputField | str] | None = None,
         shared_state: Mapping[str, Any] | None = None,
         outputs: Mapping[str, Callable[[Context], Any]] | None = None,
         limits: RunLimits | None = None,
         description: str = "",
     ) -> None:
-        """`inputs`: name → field or type; None accepts any. `shared_state`: key → default or `StateKey`.
+        """`nodes`: name → node, each with its edges; or `steps`: name → node, each of which follows the one before it.
+
+        An agent stands for the node that runs it; each of its routes leads to the node of that name.
+        `inputs`: name → field or type; None accepts any. `shared_state`: key → default or `StateKey`.
 
         `outputs`: name → function of the final context; None gives the last nodes' outputs by name.
         Raises `FlowError` for no nodes, unknown targets, cycles, and approvals that name whom to tell.
         """
+        _refuse_missing_name(name)
         check_arguments(Flow.__init__, locals())
+        if (nodes is None) == (steps is None):
+            raise DefinitionError("a flow is made of either `nodes`, a graph, or `steps`, one after the other")
         self.plan = assemble(
             name,
-            {node: as_node(step) for node, step in _checked_steps(nodes).items()},
+            _chain_steps(steps) if steps is not None else as_nodes(nodes or {}),
             inputs=None if inputs is None else {each: _field(each, field) for each, field in inputs.items()},
             state={key: _state_key(key, value) for key, value in (shared_state or {}).items()},
             outputs=outputs,
@@ -212,16 +219,7 @@ class Flow(Drawable):
         for setting in settings:
             if setting not in FlowSettings.__annotations__:
                 raise unknown_argument("Flow.sequential", setting, FlowSettings.__annotations__)
-        nodes = {node: copy(as_node(step)) for node, step in _checked_steps(steps).items()}
-        routed = {edge.target for node_id, node in nodes.items() for edge in node.edges(node_id) if edge.route}
-        open_ends: list[str] = []
-        for node_id, node in nodes.items():
-            if node_id not in routed:
-                node.needs = tuple(dict.fromkeys([*node.needs, *open_ends]))
-                open_ends = []
-            if not node.routes or None in node.routes.values():
-                open_ends.append(node_id)
-        return cls(name, nodes, **settings)
+        return cls.of(Flow(name, steps=steps, **settings).plan)
 
     @property
     def name(self) -> str:
@@ -587,18 +585,41 @@ def _refuse_told_people(plan: CompiledFlow) -> None:
         raise FlowError([Diagnostic("FE531", text, node=path) for path in told])
 
 
-def _checked_steps(steps: Mapping[str, Step]) -> Mapping[str, Step]:
+def _refuse_missing_name(name: object) -> None:
+    if isinstance(name, Mapping):
+        raise DefinitionError(
+            "a flow has a name before its nodes: Flow('triage', {...}); "
+            "for nodes one after the other Flow('triage', steps={...}), or Flow.sequential({...})"
+        )
+
+
+def _chain_steps(steps: Mapping[str, Step]) -> Mapping[str, FlowNode]:
+    """The steps as nodes, each after the one before it, unless a route leads to it."""
+    nodes = {node: copy(step) for node, step in as_nodes(steps).items()}
+    routed = {edge.target for node_id, node in nodes.items() for edge in node.edges(node_id) if edge.route}
+    open_ends: list[str] = []
+    for node_id, node in nodes.items():
+        if node_id not in routed:
+            node.needs = tuple(dict.fromkeys([*node.needs, *open_ends]))
+            open_ends = []
+        if not node.routes or None in node.routes.values():
+            open_ends.append(node_id)
+    return nodes
+
+
+def as_nodes(steps: Mapping[str, Step]) -> Mapping[str, FlowNode]:
+    """Nodes as they are; an agent as the node that runs it, whose routes lead to the steps of their names."""
     refuse_other_kind(steps, Mapping, "the nodes of a flow are a mapping, as {'draft': agent}", DefinitionError)
-    return steps
+    return {
+        name: step if isinstance(step, FlowNode) else _make_agent_node(step, name, steps)
+        for name, step in steps.items()
+    }
 
 
-def as_node(step: Step) -> FlowNode:
-    """A node as it is; an agent as the node that runs it."""
-    if isinstance(step, FlowNode):
-        return step
+def _make_agent_node(step: Agent | RoutingAgent | EvaluationAgent, name: str, steps: Mapping[str, Step]) -> FlowNode:
     from flowengine.nodes.agent import node_of_agent  # A flow without agents need not load their column.
 
-    return node_of_agent(step)
+    return node_of_agent(step, name, steps)
 
 
 @contextmanager

@@ -256,7 +256,7 @@ def test_the_builders_keywords_are_those_of_the_format(kind: type[Any], spec: An
     [
         (NodeSettings, FlowNode.__init__, {"self", "unknown"}),
         (RunArguments, Flow.run, {"self", "inputs"}),
-        (FlowSettings, Flow.__init__, {"self", "name", "nodes"}),
+        (FlowSettings, Flow.__init__, {"self", "name", "nodes", "steps"}),
     ],
 )
 def test_declared_arguments_are_those_that_are_taken(declared: type[Any], function: Any, own: set[str]):

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import enum
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import anyio
 import pytest
 
 import flowengine
-from flowengine import ApprovalNode, ConditionNode, Context, Flow, FunctionNode, LLMResult, NodeResult
+from flowengine import ApprovalNode, ConditionNode, Context, Flow, FunctionNode, LLMResult, NodeResult, RoutingNode
 from flowengine.agents.agent import Agent
 from flowengine.agents.evaluation import EvaluationAgent
 from flowengine.agents.routing import RoutingAgent
@@ -452,7 +452,10 @@ async def test_generation_routing_and_evaluation_as_separate_nodes():
         {
             "write": Agent("write", "Write.", model=model),
             "judge": EvaluationAgent("judge", evaluation_criteria={"short": "It is short"}, model=model),
-            "route": RoutingAgent("route", "Which?", {"technical": "bits", "other": "rest"}, model=model),
+            "route": RoutingNode(
+                RoutingAgent("route", "Which?", {"technical": "bits", "other": "rest"}, model=model),
+                {"technical": None, "other": None},
+            ),
             "end": FunctionNode(result),
         }
     )
@@ -479,6 +482,57 @@ async def test_a_first_agent_is_asked_the_inputs():
 
 
 # --- sequential ------------------------------------------------------------------------------------------------
+
+
+def route_to(label: str) -> dict[str, Any]:
+    return {"next_route": label, "confidence": 0.9, "reasoning": "so"}
+
+
+@pytest.mark.parametrize("chosen", ["next_step", "stop"])
+async def test_a_route_of_an_agent_leads_to_the_step_of_its_name(chosen: str):
+    model = ScriptedModel(["a text", route_to(chosen), "next", "stop"])
+
+    class Custom(Flow):
+        def __init__(self) -> None:
+            routes = {"next_step": "go on", "stop": "enough"}
+            steps = {
+                "main": Agent("main", "Write.", model=model),
+                "routing": RoutingAgent("routing", "Enough?", routes, model=model),
+                "next_step": FunctionNode(name),
+                "stop": FunctionNode(name),
+            }
+            super().__init__("custom", steps=steps)
+
+    run = await Custom().run({"topic": "tea"})
+    other = "stop" if chosen == "next_step" else "next_step"
+    assert (run.nodes[chosen].status, run.nodes[other].cause) == ("succeeded", "not_selected")
+    taken = {(edge.source, edge.target) for edge in run.picture().edges if edge.state == "taken"}
+    assert taken == {("main", "routing"), ("routing", chosen)}
+
+
+async def test_a_generating_agent_with_routes_leads_to_steps_too():
+    model = ScriptedModel(["a text", route_to("short")])
+    writer = Agent("w", "Write.", routing_instruction="How long?", routes={"short": "", "long": ""}, model=model)
+    flow = Flow("f", {"write": writer, "short": FunctionNode(name), "long": FunctionNode(name)})
+    run = await flow.run({"topic": "tea"})
+    assert (run.nodes["short"].status, run.nodes["long"].cause) == ("succeeded", "not_selected")
+
+
+def test_a_route_that_leads_to_no_step_is_refused_with_the_right_form():
+    router = RoutingAgent("r", "Which?", {"next_stop": "", "stop": ""}, model=ScriptedModel([]))
+    steps = {"routing": router, "next_step": FunctionNode(name), "stop": FunctionNode(name)}
+    form = r"RoutingNode\(agent, \{'next_stop': None, 'stop': 'stop'\}\)"
+    with pytest.raises(DefinitionError, match=f"'routing' leads to no step; did you mean 'next_step'.*{form}"):
+        Flow.sequential(steps)
+    with pytest.raises(DefinitionError, match=form):
+        Flow("f", steps)
+
+
+def test_nodes_without_a_name_and_nodes_beside_steps_are_refused_with_the_right_form():
+    with pytest.raises(DefinitionError, match=r"Flow\('triage', steps=\{...\}\), or Flow.sequential"):
+        Flow(cast(Any, {"a": FunctionNode(name)}))
+    with pytest.raises(DefinitionError, match="either `nodes`, a graph, or `steps`"):
+        Flow("f", {"a": FunctionNode(name)}, steps={"a": FunctionNode(name)})
 
 
 async def test_each_step_follows_the_one_before_unless_a_route_leads_to_it():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, Unpack, cast
@@ -26,7 +26,7 @@ from flowengine.core.user_code import USER_CODE
 from flowengine.core.values import find_label
 from flowengine.engine.graph import FALLBACK
 from flowengine.engine.ports import Ended, Park
-from flowengine.errors import DefinitionError, OutputError, RouteError, RunError, refuse_other_kind
+from flowengine.errors import DefinitionError, OutputError, RouteError, RunError, did_you_mean, refuse_other_kind
 from flowengine.models.model import Model
 from flowengine.nodes.code_digest import digest_handed, source_of
 from flowengine.nodes.gateway import asking_gateway_of, telling_gateway_of
@@ -401,16 +401,35 @@ def _model_name(model: str | Model | None) -> str:
     return str(model) if model is None or isinstance(model, str) else f"{model.provider}/{model.name}"
 
 
-def node_of_agent(agent: Agent | RoutingAgent | EvaluationAgent) -> FlowNode:
-    """The node that runs an agent; its routes, where it has any, lead nowhere."""
+def node_of_agent(agent: Agent | RoutingAgent | EvaluationAgent, step: str, steps: Collection[str]) -> FlowNode:
+    """The node that runs an agent as the step of a flow; each of its routes leads to the step of that name.
+
+    Raises `DefinitionError` for a route that has no step: whoever wants one that leads nowhere says so with a node.
+    """
     if isinstance(agent, Agent):
-        return AgentNode(agent, targets=dict.fromkeys(agent.router.routes) if agent.router is not None else None)
+        routes = {} if agent.router is None else agent.router.routes
+        return AgentNode(agent, targets=_find_steps("AgentNode(agent, targets={})", routes, step, steps))
     if isinstance(agent, RoutingAgent):
-        return RoutingNode(agent, dict.fromkeys(agent.routes))
+        return RoutingNode(agent, _find_steps("RoutingNode(agent, {})", agent.routes, step, steps))
     if isinstance(cast(Any, agent), EvaluationAgent):
         return EvaluationNode(agent)
     found = type(cast(Any, agent)).__name__
     raise DefinitionError(f"a flow is made of nodes and agents, found {found}; wrap a function in FunctionNode")
+
+
+def _find_steps(form: str, routes: Iterable[str], step: str, steps: Collection[str]) -> Mapping[str, str]:
+    """Route → the step of that name. `form`: how a node with other targets is written."""
+    lost = [label for label in routes if label not in steps]
+    if lost:
+        targets = {label: label if label in steps else None for label in routes}
+        leads = (
+            f"routes {', '.join(lost)} of step '{step}' lead" if lost[1:] else f"route {lost[0]} of step '{step}' leads"
+        )
+        raise DefinitionError(
+            f"the {leads} to no step{did_you_mean(lost[0], steps)}; give a step that name, or say where each leads: "
+            f"{form.format(targets)}"
+        )
+    return {label: label for label in routes}
 
 
 def _refuse_external(tools: Iterable[Tool], node: str | None = None) -> None:
