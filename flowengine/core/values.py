@@ -41,6 +41,7 @@ __all__ = [
     "is_map",
     "is_one_of",
     "label_key",
+    "number_key",
     "thaw",
 ]
 
@@ -256,6 +257,20 @@ def is_json_type(value: object, kind: str) -> bool:
     (True, False)
     """
     return isinstance(value, _JSON_TYPES[kind]) and (kind == "boolean" or not isinstance(value, bool))
+
+
+def number_key(value: int | float) -> str:
+    """A text that equal numbers share, and by which they are looked up.
+
+    Strangers can choose numbers of one and the same hash, among which each look-up takes as long as there are numbers;
+    they cannot foresee the hash of a text.
+
+    >>> number_key(1) == number_key(1.0) == number_key(True), number_key(0.5), hash(2**61 - 1)
+    (True, '0x1.0000000000000p-1', 0)
+    """
+    if isinstance(value, float) and not value.is_integer():
+        return value.hex()
+    return hex(int(value))
 
 
 def is_one_of(value: object, allowed: Iterable[object]) -> bool:

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, cast
 
-from flowengine.core.values import describe_value, frozen_dict, frozen_list, is_json_type
+from flowengine.core.values import describe_value, frozen_dict, frozen_list, is_json_type, number_key
 from flowengine.errors import StateError
 
 __all__ = ["FOLDS", "Merge", "StateKey", "check_contribution", "state_rules"]
@@ -58,6 +58,10 @@ def _union(value: Any, contributions: Sequence[Any]) -> Any:
 
 def _comparison_key(value: Any) -> Any:
     """A hashable stand-in that is equal where values are equal (1 and true stay apart)."""
+    if isinstance(value, int | float):
+        return (isinstance(value, bool), number_key(value))
+    if isinstance(value, tuple):
+        return ("tuple", tuple(_comparison_key(each) for each in cast(tuple[Any, ...], value)))
     if isinstance(value, list):
         return ("list", tuple(_comparison_key(each) for each in cast(list[Any], value)))
     if isinstance(value, dict):

@@ -8,7 +8,8 @@ as it was, and so that a file cannot make code run.
 from __future__ import annotations
 
 from base64 import b64decode
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
@@ -198,13 +199,23 @@ def _check_fields(name: str, kind: type[Any], expected: set[str], state: Any) ->
             )
 
 
+_MOST_ALIKE: Final = 1_000
+
+
+def _spread(items: Any, keys: Sequence[Any]) -> Any:
+    """The items of a set or a dict. Of very many keys with one hash, which only strangers make: `StoreCorruptError`."""
+    if len(keys) > _MOST_ALIKE and max(Counter(map(hash, keys)).values()) > _MOST_ALIKE:
+        raise StoreCorruptError(f"a set or a dict was recorded with more than {_MOST_ALIKE:,} keys of one hash")
+    return items
+
+
 _READERS: Final[dict[str, Callable[[Any], Any]]] = {
     "$int": lambda digits: int(digits, 16),
     "$text": _read_text,
-    "$dict": frozen_dict,
+    "$dict": lambda entries: frozen_dict(_spread(entries, [key for key, _ in entries])),
     "$tuple": tuple,
-    "$set": set,
-    "$frozenset": frozenset,
+    "$set": lambda items: set(_spread(items, items)),
+    "$frozenset": lambda items: frozenset(_spread(items, items)),
     "$bytes": lambda encoded: b64decode(encoded, validate=True),
     "$datetime": _call_with_parts(_read_datetime),
     "$time": _call_with_parts(_read_time),

@@ -14,6 +14,7 @@ from decimal import Decimal
 from functools import cmp_to_key
 from typing import Any, Final, cast
 
+from flowengine.core.values import number_key
 from flowengine.errors import TemplateError
 from flowengine.templating.access import Missing, describe_kind, kind_of, read_entry, shape_of
 from flowengine.templating.frame import Closure, Frame
@@ -166,8 +167,10 @@ def identity_key(meter: Meter, value: Any) -> Any:
     kind = kind_of(value)
     if kind == "enum":
         return identity_key(meter, enum_value(value))
-    if kind in ("number", "boolean", "string", "null"):
-        return (kind == "string", value)
+    if kind in ("string", "null"):
+        return (kind, value)
+    if kind in ("number", "boolean") and isinstance(value, int | float):
+        return ("number", number_key(value))
     return to_json(meter, value, lenient=True)
 
 

@@ -23,12 +23,13 @@ from flowengine.engine.events import (
     RunResumed,
 )
 from flowengine.engine.graph import ON_ERROR, Edge, Graph, OnError, Vertex
-from flowengine.engine.merging import Merge, StateKey
+from flowengine.engine.merging import FOLDS, Merge, StateKey
 from flowengine.engine.restoring import History
 from flowengine.engine.state import StateStore
 from flowengine.engine.view import FinalContext, NodeContext, view_of
 from flowengine.engine.walk import Walk
 from flowengine.errors import AmbiguousResultError, StateConflictError, StateError
+from tests.support.pace import spent_within
 
 Edges = list[tuple[str, str] | tuple[str, str, str]]
 
@@ -409,6 +410,15 @@ def test_null_is_no_contribution(merge: Merge):
     walk = walk_of("a", [], {"k": StateKey(None, merge)})
     with pytest.raises(StateError, match=f"merge: {merge} takes contributions"):
         finish(walk, "a", state={"k": None})
+
+
+def test_numbers_of_one_hash_take_no_longer_to_unite_than_others():
+    alike = [number * (2**61 - 1) for number in range(20_000)]
+    pairs = [(each, "x") for each in alike]
+    found: list[Any] = []
+    assert spent_within(1.0, lambda: found.extend(FOLDS["union"](None, [alike, pairs, alike, pairs])))
+    assert found == [*alike, *pairs]
+    assert FOLDS["union"](None, [[1, 1.0, True, 0.5, 0.5, "1", -0.0, 0]]) == [1, True, 0.5, "1", 0]
 
 
 def test_what_a_node_returns_cannot_be_changed_by_those_who_read_it():

@@ -534,6 +534,18 @@ def test_a_wrong_shape_is_corrupt(text: str) -> None:
         decode(text)
 
 
+@pytest.mark.parametrize("tag", ["$set", "$frozenset", "$dict"])
+def test_a_set_of_very_many_keys_of_one_hash_is_no_record(tag: str) -> None:
+    def recorded(step: int) -> str:
+        items: list[Any] = [{"$int": hex(number * step)} for number in range(15_000)]
+        value = {tag: [[each, 1] for each in items] if tag == "$dict" else items}
+        return json.dumps([1, "NodeFinished", "n", 1.0, {"$NodeResult": [value]}])
+
+    decode(recorded(1))
+    with pytest.raises(StoreCorruptError, match="more than 1,000 keys of one hash"):
+        decode(recorded(2**61 - 1))
+
+
 def test_a_newer_version_says_so() -> None:
     with pytest.raises(StoreVersionError, match="upgrade FlowEngine"):
         decode('[2,"NodeStarted","n",1.0]')

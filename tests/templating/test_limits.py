@@ -260,6 +260,21 @@ async def test_going_through_items_sees_the_deadline_whatever_is_done_with_each(
     assert 1_000 < len(seen) < 2_000
 
 
+@pytest.mark.parametrize("source", ["alike | unique", "rows | groupby('a')", "rows | unique(attribute='a')"])
+def test_numbers_of_one_hash_take_no_longer_than_others(source: str) -> None:
+    alike = [number * (2**61 - 1) for number in range(20_000)]
+    evaluate = compile_expression(f"{source} | length")
+    found: list[Any] = []
+    scope = {"alike": alike, "rows": [{"a": each} for each in alike]}
+    assert spent_within(0.5, lambda: found.append(evaluate(scope)))
+    assert found[0] == 20_000
+
+
+def test_numbers_are_the_same_as_they_are_equal() -> None:
+    evaluate = compile_expression("[1, 1.0, true, 0, -0.0, false, 0.5, 0.5, '1', 2] | unique")
+    assert evaluate({}) == [1, 0, 0.5, "1", 2]
+
+
 def test_compiling_evaluates_nothing() -> None:
     for source in ("2 ** 3999 ** 2", "'x' * 10**9", "1 / 0", "[1] * 10**9", "range(10**9)", "'a' | center(10**9)"):
         assert spent_within(0.1, partial(compile_expression, source))
