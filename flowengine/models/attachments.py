@@ -3,6 +3,7 @@
 It also computes how many tokens a file takes at most. Contents are read from the store when a request's body is made.
 What a file is was told from its content, and its name decides nothing.
 Sources: https://platform.openai.com/docs/api-reference/chat/create (content parts),
+https://developers.openai.com/api/reference/resources/responses/methods/create (input items),
 https://docs.anthropic.com/en/api/messages (image and document blocks).
 """
 
@@ -24,6 +25,7 @@ __all__ = [
     "image_tokens",
     "most_file_tokens",
     "openai_parts",
+    "responses_parts",
     "text_of_file",
 ]
 
@@ -58,6 +60,12 @@ def openai_parts(message: Message) -> list[dict[str, Any]]:
     return [*map(_openai_part, message.attachments), *_text_parts(message)]
 
 
+def responses_parts(message: Message) -> list[dict[str, Any]]:
+    """The content of a user's message as OpenAI's Responses API takes it: files first, then the text."""
+    texts = [{"type": "input_text", "text": message.content}] if message.content else []
+    return [*map(_responses_part, message.attachments), *texts]
+
+
 def anthropic_parts(message: Message) -> list[dict[str, Any]]:
     """The content of a user's message as Anthropic's messages take it: files first, then the text."""
     return [*map(_anthropic_part, message.attachments), *_text_parts(message)]
@@ -86,6 +94,18 @@ def _openai_part(file: FileValue) -> dict[str, Any]:
         case "text":
             return {"type": "text", "text": text_of_file(file)}
         case None:
+            raise _explain_refusal(file)
+
+
+def _responses_part(file: FileValue) -> dict[str, Any]:
+    match attachment_kind(file.media_type):
+        case "image":
+            return {"type": "input_image", "image_url": _data_url(file)}
+        case "pdf":
+            return {"type": "input_file", "filename": _ascii_name(file), "file_data": _data_url(file)}
+        case "text":
+            return {"type": "input_text", "text": text_of_file(file)}
+        case "audio" | None:
             raise _explain_refusal(file)
 
 

@@ -152,7 +152,8 @@ def default_responder(body: dict[str, Any]) -> Answer:
     schema = _schema_of(body)
     if schema is not None:
         return Completion(json.dumps(fill(schema, schema), ensure_ascii=False))
-    questions = [text_of(each.get("content")) for each in body.get("messages", ()) if each.get("role") == "user"]
+    chat = [each for each in body.get("messages", body.get("input", ())) if isinstance(each, Mapping)]
+    questions = [text_of(each.get("content")) for each in chat if each.get("role") == "user"]
     return f"Answer to: {' '.join((questions or [''])[-1].split())[:80]}"
 
 
@@ -160,7 +161,7 @@ def _schema_of(body: Mapping[str, Any]) -> Any:
     asked: Mapping[str, Any] = body.get("response_format") or {}
     if "json_schema" in asked:
         return asked["json_schema"].get("schema")
-    config: Mapping[str, Any] = body.get("output_config") or {}
+    config: Mapping[str, Any] = body.get("output_config") or body.get("text") or {}
     format: Mapping[str, Any] = config.get("format") or {}
     if "schema" in format:
         return format["schema"]

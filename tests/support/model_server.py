@@ -1,5 +1,5 @@
-"""A language model's HTTP interface without a language model: OpenAI chat completions and embeddings, Anthropic
-messages, on loopback.
+"""A language model's HTTP interface without a language model: OpenAI chat completions, responses and
+embeddings, Anthropic messages, on loopback.
 
 It answers as it is told, keeps every request with its times, and can be slow, busy, broken,
 silent or cut off. It knows nothing of FlowEngine: what the product sends is judged by an
@@ -48,6 +48,7 @@ from tests.support.model_answers import (
     to_completion,
 )
 from tests.support.openai_wire import OpenAIWire
+from tests.support.responses_wire import ResponsesWire
 
 __all__ = [
     "Answer",
@@ -89,7 +90,7 @@ class Received:
 # --- the wire format ----------------------------------------------------------------------------
 
 
-_WIRES: Final = (OpenAIWire(), AnthropicWire())
+_WIRES: Final = (OpenAIWire(), AnthropicWire(), ResponsesWire())
 
 
 def letters(text: str) -> list[float]:
@@ -114,7 +115,7 @@ class _Connection(asyncio.Protocol):
         self._server = server
         self._buffer = b""
         self._current: Received | None = None
-        self._wire: OpenAIWire | AnthropicWire = _WIRES[0]
+        self._wire: OpenAIWire | AnthropicWire | ResponsesWire = _WIRES[0]
         self._timer: asyncio.TimerHandle | None = None
         self._stream: asyncio.Task[None] | None = None
 
@@ -161,7 +162,8 @@ class _Connection(asyncio.Protocol):
             shape = json.loads(body)
             self._current = Received(method, path, headers, shape, time.time(), connection=self._number)
             self._server.requests.append(self._current)
-            self._plan(self._server.answer(shape), shape)
+            refused = wire.refuse(shape) if isinstance(wire, ResponsesWire) else None
+            self._plan(refused or self._server.answer(shape), shape)
         elif method == "POST" and path.endswith("/embeddings"):
             shape = json.loads(body)
             arrived = time.time()
@@ -285,7 +287,7 @@ class ModelServer:
         self.host = host
         self.port = port
         self.requests: list[Received] = []
-        """Chat completions, messages and embeddings asked for, in order of arrival."""
+        """Chat completions, responses, messages and embeddings asked for, in order of arrival."""
         self.connections = 0
         """Connections ever made."""
         self._responder: Responder = default_responder

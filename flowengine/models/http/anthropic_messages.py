@@ -126,7 +126,7 @@ class AnthropicMessages:
             _ask_for_schema(body, request.response_schema, traits)
         thinking: Mapping[str, Any] = body.get("thinking", {})
         body["max_tokens"] = request.max_tokens or _longest_answer(traits, thinking)
-        if request.temperature is not None and traits.takes_temperature and not thinking:
+        if request.temperature is not None and traits.can.sampling != "never" and not thinking:
             body["temperature"] = request.temperature
         if is_marked:
             mark_prefixes(body, traits.cache_minimum)
@@ -226,18 +226,20 @@ def _make_thinking(given: Mapping[str, Any], traits: VendorTraits) -> dict[str, 
     thinking: Any = given.get("thinking")
     budget: Any = cast("Mapping[str, Any]", thinking).get("budget_tokens") if isinstance(thinking, Mapping) else None
     effort: Any = given.get("reasoning_effort")
-    if isinstance(budget, int) and traits.takes_thinking_budget:
+    if isinstance(budget, int) and traits.can.thinks_by != "effort":
         return {"thinking": {"type": "enabled", "budget_tokens": budget}}
     if isinstance(budget, int) and effort is None:
         effort = next((name for most, name in _EFFORTS if budget <= most), "high")
     elif isinstance(thinking, Mapping) and effort is None:
         return {"thinking": dict(cast("Mapping[str, Any]", thinking))}
+    if effort == "none" and traits.can.stops_thinking_by:
+        return {"thinking": {"type": traits.can.stops_thinking_by}}
     if not isinstance(effort, str) or effort == "none":
         return {}
-    if not traits.takes_effort:
+    if traits.can.thinks_by not in ("effort", "both"):
         return {"thinking": {"type": "enabled", "budget_tokens": _BUDGETS.get(effort, _BUDGETS["medium"])}}
     config = {"output_config": {"effort": "low" if effort == "minimal" else effort}}
-    return config | ({"thinking": {"type": "adaptive"}} if traits.thinks_adaptively else {})
+    return config | ({"thinking": {"type": "adaptive"}} if traits.can.thinks_adaptively else {})
 
 
 def _longest_answer(traits: VendorTraits, thinking: Mapping[str, Any]) -> int:
@@ -258,7 +260,7 @@ def _make_tools(request: Request, traits: VendorTraits, *, is_thinking: bool) ->
         called = dict.fromkeys(call.name for each in request.messages for call in each.tool_calls)
         tools = [{"name": name, "input_schema": {"type": "object"}} for name in called]
         return {"tools": tools, "tool_choice": {"type": "none"}} if tools else {}
-    choice = _make_choice(request.extra, takes_forced=traits.takes_forced_tool and not is_thinking)
+    choice = _make_choice(request.extra, takes_forced=traits.can.takes_forced_tool is not False and not is_thinking)
     return {"tools": [_make_tool(each) for each in request.tools], **({"tool_choice": choice} if choice else {})}
 
 
@@ -300,5 +302,5 @@ def _ask_for_schema(body: dict[str, Any], schema: Mapping[str, Any], traits: Ven
     name = ANSWER_TOOL if is_object(schema) else VALUE_TOOL
     said = "Give the answer by calling this tool, once and with nothing said beside it."
     body["tools"] = [{"name": name, "description": said, "input_schema": as_tool_input(schema, WRAPPED_VALUE)}]
-    is_forced = traits.takes_forced_tool and "thinking" not in body
+    is_forced = traits.can.takes_forced_tool is not False and "thinking" not in body
     body["tool_choice"] = {"type": "tool", "name": name} if is_forced else {"type": "auto"}

@@ -15,6 +15,7 @@ from typing import Any, Final
 import anyio
 
 from flowengine.core.batching import CALL
+from flowengine.core.context import EMPTY
 from flowengine.core.secret_values import HiddenStream
 from flowengine.errors import ModelConfigError
 from flowengine.models.http.anthropic_messages import ANTHROPIC_MESSAGES
@@ -30,6 +31,7 @@ from flowengine.models.http.chat_protocol import (
 )
 from flowengine.models.http.loop_client import BrokenExchangeError, HttpAnswer, HttpCall, send_call
 from flowengine.models.http.openai_chat import AZURE_CHAT, OPENAI_CHAT, read_chat_usage
+from flowengine.models.http.openai_responses import AZURE_RESPONSES, OPENAI_RESPONSES
 from flowengine.models.http.vendor_batches import BatchableCall
 from flowengine.models.http.vendor_endpoint import CONNECTION_SETTINGS, VendorEndpoint, check_answer
 from flowengine.models.http.vendor_traits import NATIVE, VendorTraits, traits_of
@@ -46,6 +48,8 @@ PROTOCOLS: Final[Mapping[str, ChatProtocol]] = {
     "anthropic": ANTHROPIC_MESSAGES,
 }
 """By the names that `VendorTraits.protocol` has."""
+_RESPONSES: Final[Mapping[str, ChatProtocol]] = {"openai": OPENAI_RESPONSES, "azure": AZURE_RESPONSES}
+"""By the same names, what is asked where chat completions refuse a call."""
 
 
 class NativeModel:
@@ -58,15 +62,17 @@ class NativeModel:
         *,
         settings: Mapping[str, Any] | None = None,
         structured_output: str | None = None,
+        said: Mapping[str, Any] = EMPTY,
     ) -> None:
+        """`said`: what a project says that the model can do."""
         self.name = name
         self.provider = provider
         self._structured_output = structured_output
+        self._said = said
         self._endpoint = VendorEndpoint(provider, name, NATIVE[provider], settings or {})
         self._traits = traits_of(
-            provider, name, structured_output=structured_output, is_elsewhere=self._endpoint.is_elsewhere
+            provider, name, structured_output=structured_output, is_elsewhere=self._endpoint.is_elsewhere, said=said
         )
-        self._protocol = PROTOCOLS[self._traits.protocol]
 
     @property
     def traits(self) -> VendorTraits:
@@ -81,6 +87,7 @@ class NativeModel:
         moved = self._move_request(request)
         if moved is not None:
             return await moved[0].complete(moved[1])
+        protocol = self._protocol_for(request)
         post = self._post(request, stream=False)
         started = time.perf_counter()
         place, is_cheap = CALL.get(), False
@@ -91,7 +98,7 @@ class NativeModel:
         else:
             body = await self._endpoint.exchange(post, request.timeout)
         with self._endpoint.telling_errors(request.timeout):
-            answer = self._protocol.read(body, self._traits)
+            answer = protocol.read(body, self._traits)
         return self._finish(answer, request, time.perf_counter() - started, BATCH_PRICE if is_cheap else 1)
 
     @asynccontextmanager
@@ -101,6 +108,11 @@ class NativeModel:
             async with moved[0].stream(moved[1]) as elsewhere:
                 yield elsewhere
             return
+        if not self._traits.can.streams:
+            async with stream_whole(self.complete, request) as whole:
+                yield whole
+            return
+        protocol = self._protocol_for(request)
         post = self._post(request, stream=True)
         started, deadline = time.perf_counter(), anyio.current_time() + request.timeout
         async with AsyncExitStack() as stack:
@@ -109,19 +121,19 @@ class NativeModel:
                 failure = await answer.read() if not answer.is_fine else None
             if failure is not None:
                 raise self._endpoint.failure(answer.status, failure, answer.headers)
-            pieces = self._pieces(answer, request, started, deadline)
+            pieces = self._pieces(answer, protocol, request, started, deadline)
             stack.push_async_callback(pieces.aclose)
             yield pieces
 
     async def _pieces(
-        self, answer: HttpAnswer, request: Request, started: float, deadline: float
+        self, answer: HttpAnswer, protocol: ChatProtocol, request: Request, started: float, deadline: float
     ) -> AsyncGenerator[str | Reply]:
         """The text as it comes, and at the end all of it."""
         with self._endpoint.telling_errors(request.timeout), _failing_at(deadline):
             first = chunk = await answer.receive()
             said: VendorAnswer | None = None
             if _is_whole(answer, first):  # It knows no streams.
-                said = self._protocol.read(await self._endpoint.read_object(answer, first), self._traits)
+                said = protocol.read(await self._endpoint.read_object(answer, first), self._traits)
         if said is not None:
             reply = self._finish(said, request, time.perf_counter() - started)
             if reply.content and not answer.is_late:
@@ -129,7 +141,7 @@ class NativeModel:
             yield reply
             return
         collector, events, shown = (
-            self._protocol.collector(self._traits),
+            protocol.collector(self._traits),
             EventReader(),
             HiddenStream(self._endpoint.keys),
         )
@@ -161,6 +173,14 @@ class NativeModel:
 
     # --- What is sent
 
+    def _protocol_for(self, request: Request) -> ChatProtocol:
+        traits, options = self._traits, {**self._endpoint.more, **request.extra}
+        has_tools = bool(request.tools) or any(each.tool_calls for each in request.messages)
+        is_summary = "reasoning" in options and traits.name in ("openai", "azure")
+        if is_summary or traits.can.needs_responses(options, has_tools=has_tools):
+            return _RESPONSES.get(traits.protocol, PROTOCOLS[traits.protocol])
+        return PROTOCOLS[traits.protocol]
+
     def _move_request(self, request: Request) -> tuple[NativeModel, Request] | None:
         """The model at another place, where the request names one of its own."""
         named = {name: request.extra[name] for name in request.extra if name in CONNECTION_SETTINGS}
@@ -168,11 +188,13 @@ class NativeModel:
             return None
         rest = {name: value for name, value in request.extra.items() if name not in named}
         settings = {**self._endpoint.more, **self._endpoint.settings, **named}
-        moved = NativeModel(self.name, self.provider, settings=settings, structured_output=self._structured_output)
+        moved = NativeModel(
+            self.name, self.provider, settings=settings, structured_output=self._structured_output, said=self._said
+        )
         return moved, replace(request, extra=rest)
 
     def _post(self, request: Request, *, stream: bool) -> HttpCall:
-        endpoint, traits = self._endpoint, self._traits
+        endpoint, traits, protocol = self._endpoint, self._traits, self._protocol_for(request)
         check_outbound(endpoint.full_name, {"api_base": endpoint.base})
         name = self.name if "/" in self.name else vendor_named(self.provider).model_prefix + self.name
         asked = replace(
@@ -185,8 +207,8 @@ class NativeModel:
                     f"`{option}`: "
                     f'set it at the server, or `adapter = "litellm"` in [providers.{self.provider}]'
                 )
-        body = self._protocol.body(asked, traits, stream=stream)
-        path, headers = self._protocol.path(name, endpoint.settings), self._protocol.headers(endpoint.settings)
+        body = protocol.body(asked, traits, stream=stream)
+        path, headers = protocol.path(name, endpoint.settings), protocol.headers(endpoint.settings)
         return endpoint.post(path, headers, body, stream=stream)
 
     # --- What comes back
@@ -207,10 +229,14 @@ class NativeModel:
 
 
 def make_native_model(
-    vendor: Vendor, name: str, settings: Mapping[str, Any], structured_output: str | None = None
+    vendor: Vendor,
+    name: str,
+    settings: Mapping[str, Any],
+    structured_output: str | None = None,
+    said: Mapping[str, Any] = EMPTY,
 ) -> Model:
     """The backend of the vendors in `NATIVE`."""
-    return NativeModel(name, vendor.name, settings=settings, structured_output=structured_output)
+    return NativeModel(name, vendor.name, settings=settings, structured_output=structured_output, said=said)
 
 
 def _is_whole(answer: HttpAnswer, beginning: bytes) -> bool:

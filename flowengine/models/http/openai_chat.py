@@ -22,10 +22,10 @@ from flowengine.models.http.chat_protocol import (
     list_of_objects,
     with_own_ids,
 )
+from flowengine.models.http.openai_schema import describe_function, describe_schema
 from flowengine.models.http.vendor_traits import VendorTraits
 from flowengine.models.messages import ToolRequest
 from flowengine.models.model import (
-    PromptCache,
     Reply,
     Request,
     TokenUsage,
@@ -54,19 +54,20 @@ class OpenAIChat:
             "model": request.model,
             "messages": [to_chat_message(each, traits) for each in request.messages],
         }
-        if request.temperature is not None and traits.takes_temperature:
+        is_sampled = traits.can.is_sampled_at(request.extra.get("reasoning_effort")) is not False
+        if request.temperature is not None and is_sampled:
             body["temperature"] = request.temperature
         if request.max_tokens is not None:
             body[traits.token_limit] = request.max_tokens
         if request.tools:
-            body["tools"] = list(request.tools)
+            body["tools"] = [{**each, "function": describe_function(each, traits)} for each in request.tools]
         if request.response_schema is not None and (traits.schema_with_tools or not request.tools):
             body |= _ask_for_schema(request, traits)
         if stream:
             body["stream"] = True
             if traits.takes_stream_options:
                 body["stream_options"] = {"include_usage": True}
-        if request.cache is not None and request.cache.key and _takes_cache_key(request.cache, traits):
+        if request.cache is not None and request.cache.key and traits.takes_cache_key(request.cache):
             body["prompt_cache_key"] = request.cache.key
         return body | _options(request, traits)
 
@@ -96,10 +97,6 @@ class OpenAIChat:
 
     def collector(self, traits: VendorTraits) -> ChatCollector:
         return ChatCollector(traits)
-
-
-def _takes_cache_key(cache: PromptCache, traits: VendorTraits) -> bool:
-    return traits.cache_marks == "key" or (traits.cache_marks == "key if asked for" and cache.is_asked_for)
 
 
 class AzureChat(OpenAIChat):
@@ -150,8 +147,7 @@ def _thinking_options(asked: Mapping[str, Any], traits: VendorTraits) -> dict[st
 
 def _ask_for_schema(request: Request, traits: VendorTraits) -> dict[str, Any]:
     if traits.structured_output == "json_schema":
-        shape = {"name": request.response_name, "schema": request.response_schema}
-        return {"response_format": {"type": "json_schema", "json_schema": shape}}
+        return {"response_format": {"type": "json_schema", "json_schema": describe_schema(request, traits)}}
     if traits.structured_output == "json_object":
         return {"response_format": {"type": "json_object"}}
     if traits.structured_output == "tool":

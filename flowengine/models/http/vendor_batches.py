@@ -165,16 +165,18 @@ class OpenAIBatches:
     """OpenAI's: a file, a batch of it, a file of answers and one of errors."""
 
     def __init__(self, call: BatchableCall) -> None:
-        self._server = _Exchange(call, "/chat/completions")
+        service = "/responses" if call.post.url.partition("?")[0].endswith("/responses") else "/chat/completions"
+        self._server = _Exchange(call, service)
+        self._place = f"/v1{service}"
 
     async def submit(self, requests: Mapping[str, bytes], mark: str) -> str:
         """Send a batch (name of a request → its body); its id. `mark` is by what it is found again, where the vendor
         keeps one."""
-        head = b'{"custom_id": "%b", "method": "POST", "url": "/v1/chat/completions", "body": %b}\n'
-        uploaded = await self._upload([head % (name.encode(), body) for name, body in requests.items()], mark)
+        head, place = b'{"custom_id": "%b", "method": "POST", "url": "%b", "body": %b}\n', self._place.encode()
+        uploaded = await self._upload([head % (name.encode(), place, body) for name, body in requests.items()], mark)
         asked = {
             "input_file_id": uploaded,
-            "endpoint": "/v1/chat/completions",
+            "endpoint": self._place,
             "completion_window": "24h",
             "metadata": {"flowengine": mark},
         }

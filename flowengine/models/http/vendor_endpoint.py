@@ -196,7 +196,7 @@ def join_address(given: str | None, vendor: VendorTraits) -> str:
     base, mark, query = given.strip().partition("?")
     if "://" not in base:
         base = f"http://{base}"
-    base = base.rstrip("/").removesuffix("/chat/completions").rstrip("/")
+    base = base.rstrip("/").removesuffix("/chat/completions").removesuffix("/responses").rstrip("/")
     if vendor.protocol == "azure":
         base, mark, query = base.partition("/openai/deployments/")[0], "", ""
     if not urlsplit(base).path:

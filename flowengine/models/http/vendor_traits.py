@@ -2,6 +2,7 @@
 
 A vendor that is not here is reached through litellm. What holds for some of its models only is a `ModelRule`; which
 models follow a JSON Schema is in litellm's table of models too, where a vendor's entry says `schemas_are_listed`.
+What a model can do is the matter of `capability_lookup`.
 """
 
 from __future__ import annotations
@@ -12,7 +13,11 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args
 
-from flowengine.models.pricing import listed_schema_support
+from flowengine.core.context import EMPTY
+from flowengine.models.capabilities import Capabilities
+from flowengine.models.capability_lookup import capabilities_of
+from flowengine.models.model import PromptCache
+from flowengine.models.pricing import listed_entry, listed_schema_support
 
 __all__ = [
     "NATIVE",
@@ -52,12 +57,17 @@ class VendorTraits:
     """Added to an address that has no path of its own."""
     token_limit: str = "max_tokens"
     """What the bound of an answer is called."""
-    takes_temperature: bool = True
+    limit_of_thinking: str = ""
+    """What it is called where a model thinks, if that is something else."""
     structured_output: StructuredOutput = "json_schema"
     schemas_are_listed: bool = False
     """Whether only those models follow a schema of which the table says so; the others are told in the prompt."""
     schema_with_tools: bool = False
     """Whether a schema may be sent beside tools."""
+    strict_schemas: bool = False
+    """Whether it is asked to hold to a schema that is in its part of JSON Schema."""
+    strict_tools: bool = False
+    """The same of the arguments of tools."""
     takes_stream_options: bool = True
     """Whether a stream's usage has to be asked for; where False, it comes by itself."""
     cached_tokens: tuple[str, ...] = ("prompt_tokens_details.cached_tokens",)
@@ -72,14 +82,6 @@ class VendorTraits:
     """Whether the tokens of reasoning may not be among those of the answer; then the total tells."""
     longest_answer: int = 0
     """Tokens, where a request has to have a bound."""
-    takes_forced_tool: bool = True
-    """Whether it may be made to call a tool."""
-    takes_thinking_budget: bool = True
-    """Whether thinking is asked for by its tokens."""
-    takes_effort: bool = False
-    """Whether thinking is asked for by its effort."""
-    thinks_adaptively: bool = False
-    """Whether effort wants adaptive thinking beside it."""
     kept_fields: tuple[str, ...] = ()
     """Fields of its messages that it wants back with them."""
     kept_of_calls: tuple[str, ...] = ()
@@ -96,6 +98,14 @@ class VendorTraits:
     """Parameters that the vendor takes elsewhere, and leaves unread here."""
     models: tuple[ModelRule, ...] = ()
     """The first that fits a model's name counts."""
+    name: str = ""
+    """The vendor's."""
+    can: Capabilities = field(default_factory=Capabilities)
+    """What the model can do."""
+
+    def takes_cache_key(self, cache: PromptCache) -> bool:
+        """Tells whether a key of requests that begin alike is sent."""
+        return self.cache_marks == "key" or (self.cache_marks == "key if asked for" and cache.is_asked_for)
 
 
 def is_native(provider: str) -> bool:
@@ -104,15 +114,24 @@ def is_native(provider: str) -> bool:
 
 
 def traits_of(
-    provider: str, model: str, *, structured_output: str | None = None, is_elsewhere: bool = False
+    provider: str,
+    model: str,
+    *,
+    structured_output: str | None = None,
+    is_elsewhere: bool = False,
+    said: Mapping[str, Any] = EMPTY,
 ) -> VendorTraits:
     """Returns the traits of a vendor's model. `structured_output`: what the user says of it; `is_elsewhere`: it is
-    asked at another address than the vendor's own, so what it follows is known for names of the vendor's only.
+    asked at another address than the vendor's own, so what it follows is known for names of the vendor's only;
+    `said`: what a project says that it can do.
 
     >>> traits_of("openai", "gpt-5-mini").token_limit, traits_of("openai", "gpt-4o").token_limit
     ('max_completion_tokens', 'max_tokens')
     """
     found = _traits_of(provider, model, is_elsewhere)
+    if said:
+        can = capabilities_of(provider, model, said)
+        found = replace(found, can=can, token_limit=_token_limit(found, can))
     return found if structured_output is None else replace(found, structured_output=structured_output)
 
 
@@ -123,42 +142,46 @@ def cache_minimum(provider: str, model: str) -> int | None:
 
 @lru_cache(maxsize=256)
 def _traits_of(provider: str, model: str, is_elsewhere: bool) -> VendorTraits:
-    vendor = NATIVE[provider]
-    found = vendor
+    vendor, can = NATIVE[provider], capabilities_of(provider, model)
+    found = replace(vendor, name=provider, can=can, token_limit=_token_limit(vendor, can))
     for rule in vendor.models:
         if re.search(rule.pattern, model):
-            found = replace(vendor, **rule.changes)
+            found = replace(found, **rule.changes)
             break
+    found = _as_listed(provider, model, found)
     if found.structured_output == "json_schema" and (found.schemas_are_listed or (is_elsewhere and vendor.address)):
         is_listed = listed_schema_support(provider, model)
         follows = is_listed is True or (is_listed is None and not found.schemas_are_listed and not is_elsewhere)
         if not follows:
             found = replace(found, structured_output="prompt")
+    if is_elsewhere and vendor.address:
+        found = replace(found, strict_schemas=False, strict_tools=False)
     if is_elsewhere and found.cache_marks == "key":  # Another server may refuse what it does not know.
         found = replace(found, cache_marks="key if asked for")
     return found
 
 
-_THINKS: Final = r"(^|/)(o\d|gpt-5)(?!.*-chat)"
-"""OpenAI's models that reason."""
-_REASONING: Final = ModelRule(_THINKS, {"token_limit": "max_completion_tokens", "takes_temperature": False})
+def _token_limit(vendor: VendorTraits, can: Capabilities) -> str:
+    return (vendor.limit_of_thinking if can.thinks else "") or vendor.token_limit
+
+
+def _as_listed(provider: str, model: str, found: VendorTraits) -> VendorTraits:
+    """The traits with what the table says of shapes, bounds and caches."""
+    entry = listed_entry(provider, model) or {}
+    if provider in ("openai", "azure") and entry.get("supports_response_schema") is False:
+        found = replace(found, structured_output="prompt")
+    if provider == "anthropic" and isinstance(minimum := entry.get("prompt_cache_min_tokens"), int):
+        found = replace(found, cache_minimum=minimum)
+    return found
+
+
 _BEFORE_SCHEMAS: Final = (
     r"^(ft:)?(gpt-4-turbo|gpt-4-\d|gpt-3\.5|gpt-4$|gpt-4o-2024-05-13|chatgpt-4o|o1-mini|o1-preview)"
 )
 
-_ADAPTIVE: Final = {
-    "structured_output": "json_schema",
-    "schema_with_tools": True,
-    "takes_temperature": False,
-    "takes_thinking_budget": False,
-    "takes_effort": True,
-    "thinks_adaptively": True,
-    "longest_answer": 128_000,
-    "cache_minimum": 512,
-}
-"""Anthropic's models that decide themselves how long they think."""
 _FOUR_FIVE: Final = {"structured_output": "json_schema", "schema_with_tools": True}
-_FOUR_SIX: Final = {**_ADAPTIVE, "takes_temperature": True, "takes_thinking_budget": True}
+_ADAPTIVE: Final = {**_FOUR_FIVE, "longest_answer": 128_000, "cache_minimum": 512}
+"""Anthropic's models that decide themselves how long they think."""
 
 NATIVE: Final[Mapping[str, VendorTraits]] = {
     "openai": VendorTraits(
@@ -171,14 +194,13 @@ NATIVE: Final[Mapping[str, VendorTraits]] = {
         ),
         "https://api.openai.com/v1",
         cache_write_tokens=("prompt_tokens_details.cache_write_tokens",),  # from GPT-5.6 on
+        limit_of_thinking="max_completion_tokens",
         schema_with_tools=True,
+        strict_schemas=True,
+        strict_tools=True,
         cache_marks="key",
         cache_minimum=1024,
-        models=(
-            ModelRule(_BEFORE_SCHEMAS, {"structured_output": "prompt"}),
-            _REASONING,
-            ModelRule("search-preview", {"takes_temperature": False}),
-        ),
+        models=(ModelRule(_BEFORE_SCHEMAS, {"structured_output": "prompt"}),),
     ),
     "anthropic": VendorTraits(
         "anthropic",
@@ -206,12 +228,11 @@ NATIVE: Final[Mapping[str, VendorTraits]] = {
             ModelRule(r"claude-(3-7|sonnet-4(-0|-2025|@|$))", {}),
             ModelRule("claude-sonnet-4-5", _FOUR_FIVE),
             ModelRule("claude-haiku-4-5", {**_FOUR_FIVE, "cache_minimum": 4096}),
-            ModelRule("claude-opus-4-5", {**_FOUR_FIVE, "cache_minimum": 4096, "takes_effort": True}),
-            ModelRule("claude-sonnet-4-6", {**_FOUR_SIX, "cache_minimum": 1024}),
-            ModelRule("claude-opus-4-6", {**_FOUR_SIX, "cache_minimum": 4096}),
+            ModelRule("claude-opus-4-5", {**_FOUR_FIVE, "cache_minimum": 4096}),
+            ModelRule("claude-sonnet-4-6", {**_ADAPTIVE, "cache_minimum": 1024}),
+            ModelRule("claude-opus-4-6", {**_ADAPTIVE, "cache_minimum": 4096}),
             ModelRule("claude-opus-4-7", {**_ADAPTIVE, "cache_minimum": 2048}),
             ModelRule("claude-opus-4-8|claude-sonnet-5(-2|@|$)", {**_ADAPTIVE, "cache_minimum": 1024}),
-            ModelRule(r"claude-(sonnet|opus)-5-5|claude-(fable|mythos)-5-1", {**_ADAPTIVE, "takes_forced_tool": False}),
             ModelRule("claude", _ADAPTIVE),
         ),
     ),
@@ -224,8 +245,11 @@ NATIVE: Final[Mapping[str, VendorTraits]] = {
         ),
         path="",
         cache_write_tokens=("prompt_tokens_details.cache_write_tokens",),
+        limit_of_thinking="max_completion_tokens",
         schema_with_tools=True,
-        models=(ModelRule(r"gpt-?35|gpt-4-|gpt-4$", {"structured_output": "prompt"}), _REASONING),
+        strict_schemas=True,
+        strict_tools=True,
+        models=(ModelRule(r"gpt-?35|gpt-4-|gpt-4$", {"structured_output": "prompt"}),),
     ),
     "google": VendorTraits(
         "openai",
@@ -267,7 +291,10 @@ NATIVE: Final[Mapping[str, VendorTraits]] = {
         token_limit="max_completion_tokens",
         structured_output="json_object",
         cached_tokens=("prompt_tokens_details.cached_tokens", "x_groq.usage.prompt_tokens_details.cached_tokens"),
-        models=(ModelRule(r"gpt-oss|llama-4|kimi-k2", {"structured_output": "json_schema"}),),
+        models=(
+            ModelRule("gpt-oss", {"structured_output": "json_schema", "strict_schemas": True}),
+            ModelRule("llama-4|kimi-k2", {"structured_output": "json_schema"}),
+        ),
     ),
     "deepseek": VendorTraits(
         "openai",
@@ -289,6 +316,7 @@ NATIVE: Final[Mapping[str, VendorTraits]] = {
         ),
         "https://api.mistral.ai/v1",
         takes_stream_options=False,
+        strict_schemas=True,
         options={"seed": "random_seed"},
         models=(ModelRule("codestral-mamba|^mathstral", {"structured_output": "prompt"}),),
     ),

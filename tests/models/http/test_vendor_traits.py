@@ -24,10 +24,10 @@ def test_every_native_vendor_is_one_of_ours_and_names_its_sources() -> None:
 @pytest.mark.parametrize(
     ("provider", "model", "known"),
     [
-        ("openai", "gpt-4o-mini", {"token_limit": "max_tokens", "takes_temperature": True}),
-        ("openai", "o3-mini", {"token_limit": "max_completion_tokens", "takes_temperature": False}),
-        ("openai", "gpt-5", {"token_limit": "max_completion_tokens", "takes_temperature": False}),
-        ("openai", "gpt-5-chat-latest", {"token_limit": "max_tokens", "takes_temperature": True}),
+        ("openai", "gpt-4o-mini", {"token_limit": "max_tokens", "strict_schemas": True}),
+        ("openai", "o3-mini", {"token_limit": "max_completion_tokens"}),
+        ("openai", "gpt-5", {"token_limit": "max_completion_tokens"}),
+        ("openai", "gpt-5-chat-latest", {"token_limit": "max_tokens", "strict_schemas": True}),
         ("openai", "gpt-4.1", {"structured_output": "json_schema", "schema_with_tools": True}),
         ("openai", "gpt-3.5-turbo", {"structured_output": "prompt"}),
         ("openai", "gpt-4-turbo", {"structured_output": "prompt"}),

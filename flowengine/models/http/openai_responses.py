@@ -1,0 +1,156 @@
+"""Speaks OpenAI's Responses API: how a request becomes a body. How answers are read is in `responses_answers`.
+
+It is asked where a model has no chat completions, or these refuse what is asked (tools beside thinking). The vendor
+keeps nothing of a chat (`store: false`): what the model thought goes back with it, encrypted, from round to round.
+Sources, as of November 2026: https://developers.openai.com/api/reference/resources/responses/methods/create,
+https://developers.openai.com/api/docs/guides/reasoning, https://developers.openai.com/api/docs/guides/function-calling
+and https://learn.microsoft.com/azure/ai-foundry/openai/how-to/responses
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import takewhile
+from typing import Any, Final, cast
+
+from flowengine.models.attachments import responses_parts
+from flowengine.models.http.chat_protocol import VendorAnswer
+from flowengine.models.http.openai_schema import describe_function, describe_schema
+from flowengine.models.http.responses_answers import OF_CALL, PHASE, REASONING, ResponseCollector, read_response
+from flowengine.models.http.vendor_traits import VendorTraits
+from flowengine.models.messages import Message
+from flowengine.models.model import Request
+
+__all__ = ["AZURE_RESPONSES", "OPENAI_RESPONSES", "AzureResponses", "OpenAIResponses"]
+
+
+class OpenAIResponses:
+    """`ChatProtocol` of `/responses`."""
+
+    def path(self, model: str, settings: Mapping[str, Any]) -> str:
+        return "/responses"
+
+    def headers(self, settings: Mapping[str, Any]) -> dict[str, str]:
+        key = settings.get("api_key")
+        return {"authorization": f"Bearer {key}"} if key else {}
+
+    def body(self, request: Request, traits: VendorTraits, *, stream: bool) -> dict[str, Any]:
+        told = list(takewhile(lambda each: each.role == "system", request.messages))
+        items = [item for each in request.messages[len(told) :] for item in _to_items(each, traits)]
+        body: dict[str, Any] = {"model": request.model, "input": items, "store": False}
+        if instructions := "\n\n".join(each.content for each in told if each.content.strip()):
+            body["instructions"] = instructions
+        if request.max_tokens is not None:
+            body["max_output_tokens"] = request.max_tokens
+        body |= _make_options(request, traits)
+        if request.tools:
+            body["tools"] = [_make_tool(each, traits) for each in request.tools]
+        if request.response_schema is not None and (traits.schema_with_tools or not request.tools):
+            body |= _ask_for_schema(request, traits, body.get("text", {}))
+        if request.cache is not None and request.cache.key and traits.takes_cache_key(request.cache):
+            body["prompt_cache_key"] = request.cache.key
+        return body | {"stream": True} if stream else body
+
+    def read(self, body: Mapping[str, Any], traits: VendorTraits) -> VendorAnswer:
+        return read_response(body, traits)
+
+    def collector(self, traits: VendorTraits) -> ResponseCollector:
+        return ResponseCollector(traits)
+
+
+class AzureResponses(OpenAIResponses):
+    """The same at Azure: the deployment is named as the model, and the key stands in a header of its own."""
+
+    def path(self, model: str, settings: Mapping[str, Any]) -> str:
+        is_below = str(settings.get("api_base") or "").rstrip("/").endswith("/v1")
+        return "/responses" if is_below else "/openai/v1/responses"
+
+    def headers(self, settings: Mapping[str, Any]) -> dict[str, str]:
+        key = settings.get("api_key")
+        return {"api-key": str(key)} if key else {}
+
+
+OPENAI_RESPONSES: Final = OpenAIResponses()
+AZURE_RESPONSES: Final = AzureResponses()
+
+
+# --- The chat, as items
+
+
+def _to_items(message: Message, traits: VendorTraits) -> Iterator[dict[str, Any]]:
+    match message.role:
+        case "system":
+            yield {"role": "developer", "content": message.content}
+        case "tool":
+            yield {"type": "function_call_output", "call_id": message.tool_call_id or "", "output": message.content}
+        case "user":
+            yield {"role": "user", "content": responses_parts(message) if message.attachments else message.content}
+        case "assistant":
+            yield from _to_answer_items(message, traits)
+
+
+def _to_answer_items(message: Message, traits: VendorTraits) -> Iterator[dict[str, Any]]:
+    """What the model thought stands before what it said or asked for then."""
+    yield from _thoughts(message.vendor_parts, traits, None)
+    if message.content:
+        marks = [each for each in message.vendor_parts if PHASE in each]
+        yield {"role": "assistant", "content": message.content, **(marks[0] if marks else {})}
+    for call in message.tool_calls:
+        yield from _thoughts(message.vendor_parts, traits, call.id)
+        yield {"type": "function_call", "call_id": call.id, "name": call.name, "arguments": call.arguments or "{}"}
+
+
+def _thoughts(parts: Sequence[Mapping[str, Any]], traits: VendorTraits, call: str | None) -> Iterator[dict[str, Any]]:
+    """Those of this vendor; another one could not read them."""
+    for part in parts:
+        if part.get("type") == REASONING and part.get("vendor") == traits.name and part.get(OF_CALL) == call:
+            yield {key: value for key, value in part.items() if key not in ("vendor", OF_CALL)}
+
+
+# --- Options, tools and shapes
+
+_ELSEWHERE: Final = frozenset({"reasoning_effort", "reasoning", "verbosity", "temperature", "top_p", "tool_choice"})
+"""Options that have another form here, or are sent under a condition."""
+
+
+def _make_options(request: Request, traits: VendorTraits) -> dict[str, Any]:
+    given, can = request.extra, traits.can
+    options = {name: value for name, value in given.items() if name not in _ELSEWHERE}
+    if not request.tools:
+        options.pop("parallel_tool_calls", None)
+    effort = given.get("reasoning_effort")
+    sampling = {"temperature": request.temperature, "top_p": given.get("top_p")}
+    if can.is_sampled_at(effort) is not False:
+        options |= {name: value for name, value in sampling.items() if value is not None}
+    further: Any = given.get("reasoning")
+    reasoning = dict(cast("Mapping[str, Any]", further)) if isinstance(further, Mapping) else {}
+    if reasoning or effort is not None:
+        options["reasoning"] = reasoning if effort is None else {**reasoning, "effort": effort}
+    if can.thinks:
+        options["include"] = ["reasoning.encrypted_content"]
+    if "verbosity" in given:
+        options["text"] = {"verbosity": given["verbosity"]}
+    if "tool_choice" in given:
+        options["tool_choice"] = _make_choice(given["tool_choice"])
+    return options
+
+
+def _make_choice(asked: Any) -> Any:
+    """A function is named here without a map of its own."""
+    if not isinstance(asked, Mapping):
+        return asked
+    choice = cast("Mapping[str, Any]", asked)
+    return {"type": "function", **choice["function"]} if "function" in choice else choice
+
+
+def _make_tool(schema: Mapping[str, Any], traits: VendorTraits) -> dict[str, Any]:
+    """Functions are strict here where nothing is said, and their schemas would be changed for it."""
+    return {"type": "function", "strict": False, **describe_function(schema, traits)}
+
+
+def _ask_for_schema(request: Request, traits: VendorTraits, text: Mapping[str, Any]) -> dict[str, Any]:
+    if traits.structured_output == "json_object":
+        return {"text": {**text, "format": {"type": "json_object"}}}
+    if traits.structured_output == "prompt":
+        return {}
+    return {"text": {**text, "format": {"type": "json_schema", **describe_schema(request, traits)}}}
