@@ -47,6 +47,7 @@ class _Bounded(_Node, total=False):
     timeout: str | float
     effect: Literal["none", "idempotent", "external"]
     cache: bool
+    version: str
     limits: Mapping[str, Any]
 
 

@@ -28,7 +28,7 @@ from flowengine.engine.graph import FALLBACK
 from flowengine.engine.ports import Ended, Park
 from flowengine.errors import DefinitionError, OutputError, RouteError, RunError, did_you_mean, refuse_other_kind
 from flowengine.models.model import Model
-from flowengine.nodes.code_digest import digest_handed, source_of
+from flowengine.nodes.code_digest import digest_handed
 from flowengine.nodes.gateway import asking_gateway_of, telling_gateway_of
 from flowengine.nodes.node import FlowNode, NodeSettings, Value
 from flowengine.tools.tool import Tool
@@ -249,19 +249,25 @@ class AgentNode(AskingNode):
         )
 
     @property
-    def code(self) -> Sequence[Callable[..., Any]]:
+    def code(self) -> Sequence[Any]:
         agent = self.prototype
-        tools = (tool for each in agent.tooling.sets for tool in each.tools)
+        tools = [tool.function or tool.run for each in agent.tooling.sets for tool in each.tools]
         guardrails = (*agent.generation.input_guardrails, *agent.generation.output_guardrails)
-        return [*(tool.function for tool in tools if tool.function is not None), *guardrails]
+        kept = None if agent.sources is None else agent.sources.contexts
+        contexts = [] if kept is None else [type(each) for each in kept.context_list]
+        improving = () if agent.improvement is None else (agent.improvement.callback,)
+        return [*tools, *guardrails, *contexts, *(each for each in improving if each is not None)]
 
     def identity(self) -> Sequence[Any]:
-        if isinstance(self.agent, Agent):
-            generation, settings = self.agent.generation, self.agent.settings
-            texts = (generation.instructions, generation.system_message, _model_name(settings.model))
-            sources = () if self.agent.sources is None else self.agent.sources.names()
-            return (self.agent.name, *texts, *self.agent.tooling.names(), *sources)
-        return ()
+        agent, values = self.prototype, (self.prompt, self.shared_prompt, self.attach)
+        generation, shape = agent.generation, agent.generation.shape
+        sources = () if agent.sources is None else agent.sources.names()
+        improving = None if agent.improvement is None else agent.improvement.max_iterations
+        return (
+            *(agent.name, generation.instructions, generation.system_message, None if shape is None else shape.schema),
+            *(_asked_with(agent), _judged_with(agent.evaluator), _routed_with(agent.router)),
+            *([*agent.tooling.names()], [*sources], improving, values, self._fallback),
+        )
 
 
 class RoutingNode(AskingNode):
@@ -312,7 +318,7 @@ class RoutingNode(AskingNode):
         return NodeResult(output=routing, routing=routing, route=label)
 
     def identity(self) -> Sequence[Any]:
-        return (self.agent.instruction, dict(self.agent.routes)) if isinstance(self.agent, RoutingAgent) else ()
+        return (_routed_with(self.prototype), self.target, self.attach, self._fallback)
 
 
 class EvaluationNode(AskingNode):
@@ -385,15 +391,26 @@ class EvaluationNode(AskingNode):
         return {"content": _subject(context, self.target).content}
 
     @property
-    def code(self) -> Sequence[Callable[..., Any]]:
+    def code(self) -> Sequence[Any]:
         return () if self.scorer is None else (self.scorer,)
 
     def identity(self) -> Sequence[Any]:
-        if self.scorer is not None:
-            return (source_of(self.scorer), self.threshold)
-        if isinstance(self.judge, EvaluationAgent):
-            return (self.judge.instructions, dict(self.judge.criteria), self.judge.pass_threshold)
+        return (self.threshold, _judged_with(self.prototype), self.target, self.attach)
+
+
+def _asked_with(agent: Agent | RoutingAgent | EvaluationAgent) -> Sequence[Any]:
+    chosen = agent.settings
+    return (_model_name(chosen.model), chosen.temperature, chosen.max_tokens, dict(chosen.extra))
+
+
+def _judged_with(judge: EvaluationAgent | None) -> Sequence[Any]:
+    if judge is None:
         return ()
+    return (_asked_with(judge), judge.instructions, dict(judge.criteria), judge.pass_threshold)
+
+
+def _routed_with(router: RoutingAgent | None) -> Sequence[Any]:
+    return () if router is None else (_asked_with(router), router.instruction, dict(router.routes))
 
 
 def _model_name(model: str | Model | None) -> str:

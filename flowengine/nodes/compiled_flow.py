@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import re
+import sys
 from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
@@ -38,7 +39,7 @@ from flowengine.errors import (
     RunError,
     refuse_other_kind,
 )
-from flowengine.nodes.code_digest import source_of
+from flowengine.nodes.code_reading import CodeReading
 from flowengine.nodes.node import FlowNode, NodeSettings, RunLimits
 from flowengine.nodes.policy import wrap_node
 from flowengine.nodes.run_inputs import InputField
@@ -48,11 +49,15 @@ __all__ = [
     "ContainerNode",
     "Notifier",
     "QuestionDelivery",
+    "are_others",
     "assemble",
     "file_path",
     "outputs_of",
     "partial_outputs_of",
 ]
+
+CODE_SCHEME: Final = f"code-1.{sys.version_info.major}.{sys.version_info.minor}-"
+"""How digests of code begin. Those of another FlowEngine or Python say nothing about these."""
 
 _INDEX: Final = re.compile(r"(\.round)?\[\d+\]")
 _IN_PATHS: Final = re.compile(r"[.\[\]\x00-\x1f\x7f]")
@@ -146,6 +151,12 @@ class ContainerNode(FlowNode):
         return None
 
 
+def are_others(then: str | None, now: str | None) -> bool:
+    """Tells whether two digests are of different things. Those that were made in different ways do not tell."""
+    schemes = {None if each is None else each.rpartition("-")[0] for each in (then, now)}
+    return then != now and len(schemes) == 1
+
+
 # --- A whole flow
 
 
@@ -216,7 +227,17 @@ class CompiledFlow:
     @cached_property
     def fingerprints(self) -> Mapping[str, str]:
         """Node → hash of its definition; worked out at the first use."""
-        return {path: _hash(node.fingerprint_source) for path, node in self.all_nodes.items()}
+        return {path: self._fingerprint(path, node) for path, node in self.all_nodes.items()}
+
+    def _fingerprint(self, path: str, node: FlowNode) -> str:
+        if node.says_its_definition:
+            return _hash(node.fingerprint_source)
+        read = self._code_texts[path]
+        return f"{CODE_SCHEME}{_hash([*node.fingerprint_source, read and read.text])}"
+
+    @cached_property
+    def _code_texts(self) -> Mapping[str, CodeReading | None]:
+        return {path: node.read_code() for path, node in self.all_nodes.items()}
 
     @cached_property
     def server_checks(self) -> Sequence[tuple[str, FlowNode]]:
@@ -237,9 +258,19 @@ class CompiledFlow:
     def code(self) -> Mapping[str, str]:
         """Node → hash of the functions that it calls, where its definition does not have them."""
         return {
-            path: _hash([source_of(each) for each in node.code])
-            for path, node in self.all_nodes.items()
-            if node.says_its_definition and node.code
+            path: f"{CODE_SCHEME}{_hash(read.text)}"
+            for path, read in self._code_texts.items()
+            if read is not None and self.all_nodes[path].says_its_definition
+        }
+
+    @cached_property
+    def gaps(self) -> Mapping[str, Sequence[str]]:
+        """Node → what cannot be read of its code, and is not declared by a `version`: its results are not known to
+        hold another time."""
+        return {
+            path: read.gaps
+            for path, read in self._code_texts.items()
+            if read is not None and read.gaps and not self.all_nodes[path].version
         }
 
     @cached_property

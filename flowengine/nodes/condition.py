@@ -13,7 +13,6 @@ from flowengine.core.records import Decided
 from flowengine.core.user_code import failure_of_code
 from flowengine.core.values import describe_value, find_label
 from flowengine.errors import DefinitionError, JournalError, RouteError, names_arguments, refuse_other_kind
-from flowengine.nodes.code_digest import source_of
 from flowengine.nodes.node import FlowNode, NodeSettings, Testable, Value
 
 __all__ = ["CasesNode", "ConditionNode", "SwitchNode"]
@@ -104,11 +103,11 @@ class ConditionNode(FlowNode):
         raise RouteError(f"the condition answered {answer!r:.60}; allowed are: {', '.join(self._routes)}")
 
     @property
-    def code(self) -> Sequence[Callable[..., Any]]:
+    def code(self) -> Sequence[Any]:
         return () if self._two_way or self.is_in_file else (self.function,)
 
     def identity(self) -> Sequence[Any]:
-        return (source_of(self.function),)
+        return (self.function,)
 
 
 class CasesNode(ConditionNode):

@@ -15,7 +15,7 @@ from flowengine.core.file_values import RefusedFileError
 from flowengine.core.records import Received
 from flowengine.core.user_code import call_in_thread, failure_of_code
 from flowengine.errors import DefinitionError, JournalError, OutputError, names_arguments, refuse_other_kind
-from flowengine.nodes.code_digest import digest_handed, source_of
+from flowengine.nodes.code_digest import digest_handed
 from flowengine.nodes.node import FlowNode, NodeSettings, Value, check_result, work_out
 from flowengine.templating.text import excerpt
 
@@ -119,10 +119,10 @@ class FunctionNode(FlowNode):
         return await value if inspect.isawaitable(value) else value
 
     def identity(self) -> Sequence[Any]:
-        return (source_of(self.function),)
+        return () if self.arguments is None else (self.arguments,)
 
     @property
-    def code(self) -> Sequence[Callable[..., Any]]:
+    def code(self) -> Sequence[Any]:
         return (self.function,)
 
 

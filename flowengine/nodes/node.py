@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from inspect import Parameter, signature
-from typing import Any, ClassVar, Literal, Protocol, Self, TypedDict, cast, runtime_checkable
+from typing import Any, ClassVar, Final, Literal, Protocol, Self, TypedDict, cast, runtime_checkable
 
 from flowengine.core.argument_kinds import check_arguments
 from flowengine.core.budget import Budget, OnLimit
@@ -35,6 +35,7 @@ from flowengine.errors import (
     refuse_other_kind,
     unknown_argument,
 )
+from flowengine.nodes.code_reading import CodeReading, read_code
 
 __all__ = [
     "FlowNode",
@@ -174,7 +175,17 @@ class NodeSettings(TypedDict, total=False):
     cache: bool
     limits: NodeLimits | None
     description: str
+    version: str
     fingerprint: Callable[[], str] | None
+
+
+_OF_EVERY_NODE: Final = frozenset(
+    {
+        *("needs", "reads", "join", "when", "set", "retry", "timeout", "on_error", "effect", "cache", "limits"),
+        *("description", "version", "_fingerprint", "definitions", "body"),
+    }
+)
+"""What is no part of what a node does, or is told beside it; the nodes inside have fingerprints of their own."""
 
 
 class FlowNode(ABC):
@@ -191,6 +202,8 @@ class FlowNode(ABC):
       a person has decided about it.
     - `cache`: take the result of an earlier run, of whatever flow of the store, that had the same
       definition and the same inputs.
+    - `version`: stands for what cannot be read of the code that it calls (a connection, a model in memory): its
+      results are taken again as long as it stays the same.
     - `limits`: bounds of its model calls and its time, all attempts together.
     """
 
@@ -228,6 +241,7 @@ class FlowNode(ABC):
         cache: bool = False,
         limits: NodeLimits | None = None,
         description: str = "",
+        version: str = "",
         fingerprint: Callable[[], str] | None = None,
         **unknown: object,
     ) -> None:
@@ -249,6 +263,7 @@ class FlowNode(ABC):
         if effect == "external" and retry is not None and retry.attempts > 1:
             raise DefinitionError("what has an external effect is done once, so it takes no `retry`")
         self.description = description
+        self.version = version
         self._fingerprint = fingerprint
 
     @property
@@ -336,9 +351,15 @@ class FlowNode(ABC):
             yield Edge(name, self.on_error, ON_ERROR)
 
     @property
-    def code(self) -> Sequence[Callable[..., Any]]:
+    def code(self) -> Sequence[Any]:
         """The functions of the author's that it calls."""
         return ()
+
+    def read_code(self) -> CodeReading | None:
+        """What its definition leaves open: the code that it calls, and of a node built in Python all that it is."""
+        if not self.says_its_definition:
+            return read_code([self.when, self.set or None, *self.code, *self.identity()])
+        return read_code(self.code) if self.code else None
 
     @property
     def says_its_definition(self) -> bool:
@@ -346,16 +367,19 @@ class FlowNode(ABC):
         return self._fingerprint is not None
 
     def identity(self) -> Sequence[Any]:
-        """Returns what identifies a node built in Python, beside its place in the graph."""
-        return ()
+        """Returns what identifies a node built in Python, beside its place in the graph: its class and what it holds.
+
+        Kinds of our own name what counts; code among it is read with all that it leads to.
+        """
+        return (type(self), {name: each for name, each in vars(self).items() if name not in _OF_EVERY_NODE})
 
     @property
     def fingerprint_source(self) -> Sequence[Any] | str:
-        """The definition from which the node's fingerprint is hashed."""
+        """The definition from which the node's fingerprint is hashed; one built in Python has its code beside it."""
         if self._fingerprint is not None:
             return self._fingerprint()
         place = (self.kind, self.needs, self.join, self.on_error, self.timeout, sorted(self.routes.items()))
-        return (*place, *self.identity())
+        return (*place, self.version)
 
     def defined_with(self, more: str) -> Self:
         """This node with another fingerprint, since something stands in it that its definition does not say."""

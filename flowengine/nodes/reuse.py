@@ -31,7 +31,7 @@ from flowengine.agents.agent import Agent
 from flowengine.agents.evaluation import EvaluationAgent
 from flowengine.agents.routing import RoutingAgent
 from flowengine.core.context import Context, NodeResult
-from flowengine.core.records import Gateway, ModelCall, Reused, ToolCall
+from flowengine.core.records import Gateway, ModelCall, Notice, Reused, ToolCall
 from flowengine.core.values import freeze
 from flowengine.engine.ports import Ended, JournalStore, Known, Node
 from flowengine.engine.view import NodeContext
@@ -66,8 +66,8 @@ def reusing(
     """
     runs = () if reuse is None else [reuse] if isinstance(reuse, str) else reuse
     earlier = [Earlier(plan, store.events(each)) for each in runs]
-    wrap = _Wrapping(earlier, _Cache(plan, store, run_id), acts)
-    nodes = {name: wrap(node, cached=node.cache) for name, node in plan.definitions.items()}
+    wrap = _Wrapping(earlier, _Cache(plan, store, run_id), acts, plan.gaps)
+    nodes = {name: wrap(name, node, cached=node.cache) for name, node in plan.definitions.items()}
     return replace(plan, nodes=[nodes[name] for name in plan.graph.ids])
 
 
@@ -75,23 +75,48 @@ class _Wrapping(NamedTuple):
     earlier: Sequence[Earlier]
     cache: _Cache
     acts: bool
+    gaps: Mapping[str, Sequence[str]]
 
-    def __call__(self, node: FlowNode, *, cached: bool) -> Node:
+    def __call__(self, path: str, node: FlowNode, *, cached: bool) -> Node:
         """`cached`: it asks for it, or a container round it does."""
         if isinstance(node, ContainerNode):
-            inside = {name: self(each, cached=cached or each.cache) for name, each in node.inside.items()}
+            inside = {
+                name: self(f"{path}.{name}", each, cached=cached or each.cache) for name, each in node.inside.items()
+            }
             node = copy(node)
             node.body = node.body._replace(nodes=[inside[name] for name in node.body.graph.ids])
         if isinstance(node, ConditionNode):
             return wrap_node(node)
-        return wrap_node(node, lambda body: self._round(body, node, cached=cached))
+        return wrap_node(node, lambda body: self._round(body, node, path, cached=cached))
 
-    def _round(self, body: Node, node: FlowNode, *, cached: bool) -> Node:
+    def _round(self, body: Node, node: FlowNode, path: str, *, cached: bool) -> Node:
         if not self.acts and not isinstance(node, ContainerNode):
             body = _Inactive(body, node, self.earlier)
-        if cached and _may_be_cached(node):
+        is_cached = cached and _may_be_cached(node)
+        if path in self.gaps and (is_cached or self.earlier):
+            return _Unread(body, self.gaps[path])
+        if is_cached:
             body = _Cached(body, node, self.cache)
         return _Reusing(body, node, self.earlier) if self.earlier else body
+
+
+class _Unread:
+    """Runs what cannot be told to be the same as another time, and says once why."""
+
+    def __init__(self, body: Node, gaps: Sequence[str]) -> None:
+        self._body = body
+        self._gaps = gaps
+        self._is_told = False
+
+    async def run(self, context: Context, /) -> Ended:
+        if not self._is_told:
+            self._is_told = True
+            more = f" (and {len(self._gaps) - 1} more)" if len(self._gaps) > 1 else ""
+            await context.runtime.note(Notice(f"no known result is taken for it: {self._gaps[0]}{more}; {_DECLARE}"))
+        return await self._body.run(context)
+
+
+_DECLARE: Final = "`version` on the node stands for that: its result holds until the version is another"
 
 
 class _BesideEarlier:

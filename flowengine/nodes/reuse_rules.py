@@ -53,9 +53,11 @@ _OPENING: Final = 16
 class Definitions:
     """Of all nodes, by their paths in the file: hashes of what the file says, and of the code that it calls."""
 
-    def __init__(self, fingerprints: Mapping[str, str], code: Mapping[str, str]) -> None:
+    def __init__(self, fingerprints: Mapping[str, str], code: Mapping[str, str], unread: Collection[str] = ()) -> None:
+        """`unread`: the nodes whose code cannot be read, so that it is not known to be the same."""
         self.fingerprints = fingerprints
         self.code = code
+        self.unread = unread
 
     def of(self, path: str) -> tuple[str | None, str | None]:
         return self.fingerprints.get(path), self.code.get(path)
@@ -88,9 +90,10 @@ class Result(NamedTuple):
     def is_defined_as(self, now: Definitions) -> bool:
         """Tells whether the node, with all that is inside it, was defined then as it is now."""
         path, then = file_path(self.path), self.definitions
-        if then is None or then.of(path) != now.of(path):
+        if then is None:
             return False
-        return all(then.of(each) == now.of(each) for each in {*then.inside(path), *now.inside(path)})
+        every = {path, *then.inside(path), *now.inside(path)}
+        return all(then.of(each) == now.of(each) and each not in now.unread for each in every)
 
 
 class Past:
@@ -198,7 +201,7 @@ class Earlier:
             )
         self.run_id = started.run_id
         self._started = started
-        self._now = Definitions(plan.fingerprints, plan.code)
+        self._now = Definitions(plan.fingerprints, plan.code, plan.gaps.keys())
         self._past = Past(events)
         self._taken: set[str] = set()
         self._views: WeakKeyDictionary[Walk, ViewDigests] = WeakKeyDictionary()

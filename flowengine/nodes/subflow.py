@@ -68,4 +68,5 @@ class SubflowNode(ContainerNode):
             return NodeResult(outputs_of(self.plan, level.walk))
 
     def identity(self) -> Sequence[Any]:
-        return (self.plan.name,)
+        plan = self.plan
+        return (plan.name, self.arguments, plan.inputs, plan.state, plan.outputs)

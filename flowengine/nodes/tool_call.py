@@ -16,7 +16,7 @@ from flowengine.core.run_scope import RunScope
 from flowengine.engine.ports import Ended, Park
 from flowengine.errors import DefinitionError, RunError
 from flowengine.journal.replay import ASSUMED_DONE
-from flowengine.nodes.code_digest import digest_handed, source_of
+from flowengine.nodes.code_digest import digest_handed
 from flowengine.nodes.function import is_async
 from flowengine.nodes.gateway import tool_gateway_of
 from flowengine.nodes.node import Effect, FlowNode, NodeSettings, Value, work_out
@@ -152,11 +152,10 @@ class ToolNode(FlowNode):
         return json.loads(write_json(values, "a value of `with`"))
 
     def identity(self) -> Sequence[Any]:
-        function = self.tool.function if isinstance(self.tool, Tool) else None
-        return (self.tool.name, *(() if function is None else (source_of(function),)))
+        return (self.tool.name, self.arguments)
 
     @property
-    def code(self) -> Sequence[Callable[..., Any]]:
+    def code(self) -> Sequence[Any]:
         function = self.tool.function if isinstance(self.tool, Tool) else None
         return () if function is None else (function,)
 

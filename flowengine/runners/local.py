@@ -21,7 +21,7 @@ from flowengine.core.budget import Budget, Ledger
 from flowengine.core.context import EMPTY
 from flowengine.core.file_keeper import BlobStore, FileKeeper
 from flowengine.core.file_values import FileValue, find_files
-from flowengine.core.records import node_of_question
+from flowengine.core.records import ModelCall, ToolCall, node_of_question
 from flowengine.core.run_scope import Fence, RunScope
 from flowengine.core.user_code import is_interrupt
 from flowengine.core.values import freeze
@@ -60,7 +60,7 @@ from flowengine.journal.approvals import Mail, answers_left, open_questions
 from flowengine.journal.replay import decided_effects
 from flowengine.journal.stores import commit_events
 from flowengine.journal.value_types import reading_record
-from flowengine.nodes.compiled_flow import CompiledFlow, outputs_of, partial_outputs_of
+from flowengine.nodes.compiled_flow import CompiledFlow, are_others, file_path, outputs_of, partial_outputs_of
 from flowengine.nodes.node import RunLimits
 from flowengine.nodes.run_inputs import checked_inputs, take_files
 from flowengine.runners.forking import failed_items, fork_events, patches_of, refuse_repeated_deeds
@@ -70,6 +70,7 @@ from flowengine.version import __version__
 
 __all__ = [
     "beginning",
+    "changed_definitions",
     "changed_nodes",
     "fork",
     "inputs_with_files",
@@ -366,13 +367,33 @@ def read_run(plan: CompiledFlow, events: Sequence[Event]) -> Run:
 
 
 def changed_nodes(plan: CompiledFlow, events: Sequence[Event]) -> list[str]:
+    """Nodes whose definition is not what the run last went on with, added and removed ones too; and those whose code
+    is another, where something that it gave, or was answered, stays."""
+    found = dict.fromkeys(changed_definitions(plan, events))
+    code, now = _last_code(events), plan.code
+    for event in events if code else ():
+        path = file_path(event.node) if isinstance(event, NodeFinished | NodeRecorded) else ""
+        if path and path not in found and are_others(code.get(path), now.get(path)) and _keeps_something(event):
+            found[path] = None
+    return list(found)
+
+
+def _keeps_something(event: Event) -> bool:
+    return isinstance(event, NodeFinished) or type(getattr(event, "record", None)) in (ModelCall, ToolCall)
+
+
+def changed_definitions(plan: CompiledFlow, events: Sequence[Event]) -> list[str]:
     """Nodes whose definition is not what the run last went on with; added and removed ones too."""
     known: Mapping[str, str] = EMPTY
     for event in events:
         if isinstance(event, RunStarted) or (isinstance(event, RunResumed) and event.fingerprints):
             known = event.fingerprints
     now = plan.fingerprints
-    return [name for name in dict.fromkeys([*now, *known]) if now.get(name) != known.get(name)]
+    return [
+        name
+        for name in dict.fromkeys([*now, *known])
+        if (name in now) is not (name in known) or are_others(known.get(name), now.get(name))
+    ]
 
 
 def _last_code(events: Sequence[Event]) -> Mapping[str, str]:

@@ -16,7 +16,7 @@ from flowengine.flowfile.project.imports import imported_files, load_module
 from flowengine.flowfile.project.project import Project
 from flowengine.journal.decode_values import unpack
 from flowengine.journal.encode_values import pack
-from flowengine.nodes.code_digest import source_of
+from flowengine.nodes.code_reading import read_code
 
 MODELS = "from dataclasses import dataclass\n@dataclass\nclass Order:\n    id: int\n"
 
@@ -209,7 +209,7 @@ def test_a_functions_fingerprint_does_not_know_where_its_project_lies(tmp_path: 
     text = "def go():\n    import side\n    return side.N"
     one, two = (write(tmp_path / each, tools=text, side="N = 1").import_callable("tools:go") for each in ("one", "two"))
     assert one.__module__ != two.__module__
-    assert source_of(one) == source_of(two)
+    assert read_code([one]) == read_code([two])
 
 
 async def test_a_flow_runs_functions_whose_modules_import_each_other(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from flowengine.flowfile.project.project import Project
-from flowengine.nodes.code_digest import source_of
+from flowengine.nodes.code_reading import read_code
 
 FILES = {
     "tools.py": """
@@ -64,7 +64,7 @@ def source(folder: Path, function: str, file: str = "", old: str = "", new: str 
     for name, text in FILES.items():
         assert old in text or name != file
         (folder / name).write_text(text.replace(old, new) if name == file else text)
-    return source_of(Project(folder).import_callable(f"tools:{function}"))
+    return read_code([Project(folder).import_callable(f"tools:{function}")]).text
 
 
 @pytest.mark.parametrize(
@@ -109,14 +109,14 @@ def test_what_a_run_puts_into_a_modules_list_does_not_count(tmp_path: Path) -> N
     (tmp_path / "tools.py").write_text(FILES["tools.py"])
     (tmp_path / "helper.py").write_text(FILES["helper.py"])
     function = Project(tmp_path).import_callable("tools:looked_up")
-    before = source_of(function)
+    before = read_code([function]).text
     function(1)
-    assert source_of(function) == before
+    assert read_code([function]).text == before
 
 
 def test_functions_that_call_each_other_have_an_end(tmp_path: Path) -> None:
     (tmp_path / "tools.py").write_text("def a(n):\n    return b(n)\n\ndef b(n):\n    return a(n)\n")
-    assert source_of(Project(tmp_path).import_callable("tools:a"))
+    assert read_code([Project(tmp_path).import_callable("tools:a")]).text
 
 
 def test_what_a_very_large_project_holds_counts_to_the_last_function(
@@ -129,7 +129,7 @@ def test_what_a_very_large_project_holds_counts_to_the_last_function(
         folder = tmp_path / name
         folder.mkdir()
         (folder / "many_calls.py").write_text("\n".join([*lines, f"def f1500(value):\n    return value + {last}\n"]))
-        return source_of(Project(folder).import_callable("many_calls:f0"))
+        return read_code([Project(folder).import_callable("many_calls:f0")]).text
 
     first, second = digest("one", "1"), digest("two", "2")
     assert "f1500" in first

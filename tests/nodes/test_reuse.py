@@ -128,7 +128,7 @@ async def test_a_changed_function_runs_again(desk: Desk, tmp_path: Path):
 
 
 async def test_the_same_call_with_another_body_is_another_function(tmp_path: Path):
-    from flowengine.nodes.code_digest import source_of
+    from flowengine.nodes.code_reading import read_code
 
     def one(text: str) -> str:
         return text.upper()
@@ -136,7 +136,7 @@ async def test_the_same_call_with_another_body_is_another_function(tmp_path: Pat
     def two(text: str) -> str:
         return text.lower()
 
-    assert source_of(one) != source_of(two)
+    assert read_code([one]) != read_code([two])
 
 
 async def test_a_run_of_another_flow_is_refused_and_nothing_is_run(desk: Desk):

@@ -296,6 +296,7 @@ class _Builder:
             "cache": isinstance(node, BoundedKeys) and node.cache,
             "limits": _part_limits(node.limits) if isinstance(node, BoundedKeys) else None,
             "description": node.description,
+            "version": node.version if isinstance(node, BoundedKeys) else "",
             "fingerprint": lambda: self._fingerprint(node),
         }
 

@@ -209,6 +209,9 @@ class BoundedKeys(NodeKeys):
     """What it does outside: nothing; what may be done twice; what may be done twice only with a person's consent."""
     cache: bool = False
     """Take the output from an earlier run that had the same definition and the same inputs."""
+    version: str = ""
+    """Stands for what cannot be read of the code that it calls (a connection, a model in memory): results are taken
+    again as long as it stays the same."""
     limits: Maybe[Annotated[NodeLimitsSpec, APART]] = None
     """Bounds of this part of the run."""
 

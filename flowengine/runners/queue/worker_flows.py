@@ -17,8 +17,8 @@ from flowengine.flowfile.compile.compiler import load_plan
 from flowengine.flowfile.project.project import find_project
 from flowengine.flowfile.run_bundle import place_of, unpack_bundle
 from flowengine.models.wrappers.rate import Limiters
-from flowengine.nodes.compiled_flow import CompiledFlow
-from flowengine.runners.local import changed_nodes
+from flowengine.nodes.compiled_flow import CompiledFlow, are_others
+from flowengine.runners.local import changed_definitions
 from flowengine.runners.queue.run_queue import PYTHON
 from flowengine.version import __version__
 
@@ -102,7 +102,7 @@ def check_versions(plan: CompiledFlow, events: Sequence[Event]) -> None:
     """`LackingError` where the flow means something else here than where the run was submitted: another FlowEngine
     reads it, or the functions that are still to be called are others."""
     started: Any = events[0]
-    changed = changed_nodes(plan, events)
+    changed = changed_definitions(plan, events)
     if changed:
         raise LackingError(f"FlowEngine {started.engine}, for which the flow was read: {__version__} is here")
     if started.settings.get("python", PYTHON) != PYTHON:
@@ -111,7 +111,8 @@ def check_versions(plan: CompiledFlow, events: Sequence[Event]) -> None:
     others = [
         node
         for node, was in started.code.items()
-        if plan.code.get(node) != was and node.partition(".")[0].partition("[")[0] not in done
+        if node.partition(".")[0].partition("[")[0] not in done
+        and (node not in plan.code or are_others(was, plan.code[node]))
     ]
     if others:
         names = ", ".join(f"'{each}'" for each in others[:5])
