@@ -36,6 +36,7 @@ from flowengine.journal.stores import commit_events
 from flowengine.journal.value_types import only_looking
 
 __all__ = [
+    "ANSWER",
     "Given",
     "Mail",
     "answer",
@@ -50,7 +51,8 @@ __all__ = [
 
 # --- Answers kept for another writer
 
-_KIND: Final = "answer"
+ANSWER: Final = "answer"
+"""Under which kind answers are kept beside the runs."""
 
 _bells: Final[dict[str, list[Mail]]] = {}
 """Run → those of this process that wait for its answers."""
@@ -87,14 +89,14 @@ def keep_answer(store: JournalStore, run_id: str, path: str, asked: float, answe
             raise ApprovalError(f"node '{path}' of run {run_id} was answered already: '{found['choice']}'{who}")
         return {**kept, path: {"asked": asked, **answered._asdict()}}
 
-    store.revise(_KIND, run_id, change)
+    store.revise(ANSWER, run_id, change)
 
 
 def answers_left(store: JournalStore, run_id: str, events: Sequence[Event]) -> Mapping[str, Answered]:
     """Path of a question → the answer that is kept for it and that the journal does not have yet."""
     if not times_asked(events):
         return {}
-    kept: Mapping[str, Any] = store.recall(_KIND, run_id) or {}
+    kept: Mapping[str, Any] = store.recall(ANSWER, run_id) or {}
     return _find_unanswered(kept, events)
 
 
@@ -137,7 +139,7 @@ class Mail:
 
     def collect(self, read: Callable[[], Sequence[Event]], /) -> Mapping[str, Answered]:
         self._listen()  # First: what is kept after the look is told by a ring.
-        kept: Mapping[str, Any] = self.store.recall(_KIND, self.run_id) or {}
+        kept: Mapping[str, Any] = self.store.recall(ANSWER, self.run_id) or {}
         fresh = {path: each for path, each in kept.items() if (path, each["asked"]) not in self.given}
         if not fresh:
             return {}
@@ -151,7 +153,7 @@ class Mail:
 
     def forget(self) -> None:
         """The run needs no answer any more."""
-        forget_beside(self.store, _KIND, self.run_id)
+        forget_beside(self.store, ANSWER, self.run_id)
 
     def ring(self) -> None:
         """From any thread; a loop that has ended needs no answer."""
@@ -287,7 +289,7 @@ def _drop_kept(store: JournalStore, run_id: str, paths: Collection[str]) -> None
         kept: dict[str, Any] = {} if known is None else thaw(known)
         return {key: each for key, each in kept.items() if key not in paths} or None
 
-    store.revise(_KIND, run_id, change)
+    store.revise(ANSWER, run_id, change)
 
 
 def _find_question(run_id: str, events: Sequence[Event], node: str | None) -> tuple[str, ApprovalRequested]:

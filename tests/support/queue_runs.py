@@ -88,7 +88,7 @@ from tests.support.queue_runs import QUICK
 async def main():
     store = PostgresStore(sys.argv[1], "full")
     options = {"takeovers": int(sys.argv[2]), "concurrency": int(sys.argv[3])}
-    pace = replace(QUICK, grace=float(sys.argv[4]))
+    pace = replace(QUICK, grace=float(sys.argv[4]), hanging=float(sys.argv[5]))
     await work(store, pace=pace, **options, tell=lambda line: print(line, flush=True))
     store.close()
 anyio.run(main)
@@ -135,10 +135,11 @@ def worker(
     package: Path | None = None,
     concurrency: int = 1,
     grace: float = QUICK.grace,
+    hanging: float = QUICK.hanging,
 ) -> subprocess.Popen[str]:
     """One in a process of its own, which works in a folder; `package`: where another FlowEngine is imported from."""
     process = subprocess.Popen(
-        [sys.executable, "-c", _WORKER, store.url, str(takeovers), str(concurrency), str(grace)],
+        [sys.executable, "-c", _WORKER, store.url, str(takeovers), str(concurrency), str(grace), str(hanging)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -20,7 +20,7 @@ from flowengine.engine.ports import JournalStore
 from flowengine.errors import InputError, RunNotFoundError, StoreCorruptError, StoreVersionError
 from flowengine.journal.approvals import Given, answer, open_questions
 from flowengine.journal.run_index import RunsAsked, run_index_of
-from flowengine.runners.queue.run_positions import queue_of
+from flowengine.runners.queue.run_positions import hold, queue_of
 
 __all__ = ["command"]
 
@@ -72,6 +72,9 @@ def command(
     filled = None if form is None else _read_form(form)
     with open_journal(running.store) as kept:
         run_id = kept.find(reference) if reference != "@last" else _find_last_asking(kept, running)
+        queue = None if here else queue_of(kept, beginning(read(kept, run_id)))
+        if queue is not None and no_resume:
+            hold(kept, run_id)
         if choice is None:
             given = _ask_here(kept, run_id, node)
             if given is None:
@@ -86,8 +89,7 @@ def command(
             if not running.reporting.quiet:
                 complain(f"  kept; the {given.writer} that writes the run takes it in")
             return 0
-        queue = None if here or no_resume else queue_of(kept, beginning(read(kept, run_id)))
-        if queue is not None:
+        if queue is not None and not no_resume:
             return _requeue_run(kept, run_id, queue, running)
     if no_resume:
         complain(f"  to go on: {format_command('resume', run_id, running.store)}")

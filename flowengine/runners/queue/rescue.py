@@ -24,11 +24,13 @@ from procrastinate import App
 from procrastinate.exceptions import AlreadyEnqueued
 from procrastinate.jobs import Job, JobDeferrer, Status
 
+from flowengine.engine.events import RunFinished
 from flowengine.errors import RunBusyError, RunNotFoundError, StoreCorruptError, StoreVersionError
+from flowengine.journal.approvals import ANSWER, answers_left
 from flowengine.journal.postgres.migrations import VERSION
 from flowengine.journal.postgres.store import PostgresStore
 from flowengine.journal.value_types import only_looking
-from flowengine.runners.queue.run_positions import SCHEMA, ask_queue, queue_and_priority
+from flowengine.runners.queue.run_positions import HELD, SCHEMA, ask_queue, queue_and_priority
 from flowengine.runners.queue.run_queue import close_run
 from flowengine.runners.queue.suspicion import note_companies
 from flowengine.runners.queue.tables import before_new, job_of, look_into_queue, put_jobs
@@ -39,9 +41,19 @@ __all__ = ["WORKER", "Orphans", "Rescue"]
 
 _JOBS: Final = f"{SCHEMA}.procrastinate_jobs"
 _ORPHANS: Final = f"""
-    SELECT run_id FROM flowengine.run WHERE status = 'running'
-    AND NOT EXISTS (SELECT FROM {_JOBS} WHERE lock = run_id AND status IN ('todo', 'doing'))
+    SELECT run_id, status = 'waiting' FROM flowengine.run AS run WHERE (
+        status = 'running' OR status = 'waiting'
+        AND NOT EXISTS (SELECT FROM flowengine.beside WHERE kind = '{HELD}' AND key = run_id)
+        AND (
+            EXISTS (SELECT FROM flowengine.beside WHERE kind = '{ANSWER}' AND key = run_id)
+            OR EXISTS (
+                SELECT FROM flowengine.event WHERE event.number = run.number AND position = run.length - 1
+                AND body !~ '^.[0-9]+,"RunFinished"'
+            )
+        )
+    ) AND NOT EXISTS (SELECT FROM {_JOBS} WHERE lock = run_id AND status IN ('todo', 'doing'))
 """
+"""And whether it has waited for a person, whose answer is there since: then only its next step is missing."""
 _LOCK: Final = b"SELECT FROM flowengine.run WHERE run_id = %s FOR UPDATE"
 """One at a time puts a run back."""
 _STILL: Final = f"{_ORPHANS} AND run_id = %s"
@@ -73,8 +85,9 @@ class Orphans:
 
     def find(self) -> Mapping[str, Job]:
         """The runs that have no job now → the one that each needs."""
-        jobless = {run_id for (run_id,) in ask_queue(self._store, _ORPHANS)}
-        jobless = jobless.intersection(self._store.abandoned()) if jobless else jobless
+        rows = ask_queue(self._store, _ORPHANS)
+        abandoned = set(self._store.abandoned()) if rows else set[str]()
+        jobless = {run_id for run_id, waits in rows if (self._is_answered(run_id) if waits else run_id in abandoned)}
         self._others &= jobless
         found = {run_id: self._job_of(run_id) for run_id in sorted(jobless - self._others)}
         self._others.update(run_id for run_id, job in found.items() if job is None)
@@ -86,6 +99,16 @@ class Orphans:
         back = [run_id for run_id in sorted(again) if self._store.transact(partial(_put, found[run_id]))]
         self._store.transact(_forget_ended)
         return back
+
+    def _is_answered(self, run_id: str) -> bool:
+        """Tells whether a run that waits has an answer; one that is kept for a question of long ago is none."""
+        try:
+            with only_looking():
+                events = self._store.events(run_id)
+        except (RunNotFoundError, StoreCorruptError, StoreVersionError):
+            return False
+        is_parked = isinstance(events[-1], RunFinished)
+        return not is_parked or bool(answers_left(self._store, run_id, events))
 
     def _job_of(self, run_id: str) -> Job | None:
         try:

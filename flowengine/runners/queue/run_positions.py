@@ -22,6 +22,7 @@ from flowengine.journal.run_lookup import labels_of, storable
 
 __all__ = [
     "ENDED",
+    "HELD",
     "MOST_PRIORITY",
     "SCHEMA",
     "TASK",
@@ -31,6 +32,7 @@ __all__ = [
     "check_queue_name",
     "forget",
     "has_queue",
+    "hold",
     "lacks_of",
     "note",
     "queue_and_priority",
@@ -130,6 +132,18 @@ def _as_recorded(started: RunStarted) -> RunStarted:
     event = decode(encode(started))
     assert isinstance(event, RunStarted)
     return event
+
+
+# --- Runs whose answer is stored and no more
+#
+# A run that waits and is answered goes on by itself, be it that the process that answered has died. These do not.
+
+HELD: Final = "queue.held"
+
+
+def hold(store: JournalStore, run_id: str) -> None:
+    """The run stays where it is until somebody puts it back into its queue, although it is answered."""
+    store.revise(HELD, run_id, lambda known: True)
 
 
 # --- What workers lack for a run

@@ -25,11 +25,13 @@ from flowengine.core.values import freeze
 from flowengine.engine.events import Event, RunFinished, RunResumed
 from flowengine.engine.ports import JournalStore
 from flowengine.errors import DefinitionError, JournalError, StoreUnavailableError
+from flowengine.journal.blob_owners import forget_beside
 from flowengine.journal.stores import check_run_id
 from flowengine.journal.value_types import only_looking
 from flowengine.nodes.compiled_flow import CompiledFlow
 from flowengine.runners.local import beginning, inputs_with_files, new_run_id
 from flowengine.runners.queue.run_positions import (
+    HELD,
     MOST_PRIORITY,
     TASK,
     check_queue_name,
@@ -232,6 +234,7 @@ async def requeue(
             await app.job_manager.batch_defer_jobs_async([job_of(run_id, place, rank, at, after=after, **how)])
         except exceptions.AlreadyEnqueued:
             raise JournalError(f"run {run_id} is in a queue already") from None
+    await anyio.to_thread.run_sync(forget_beside, store, HELD, run_id)
 
 
 async def _choose(store: PostgresStore, run_id: str, settings: Mapping[str, Any]) -> int:

@@ -92,6 +92,12 @@ _QUEUES: Final = f"""
                 SELECT min(at) FROM {SCHEMA}.procrastinate_events WHERE job_id = job.id AND type = 'deferred'
             )) AS since
         FROM {_JOBS} AS job WHERE task_name = %s AND status IN ('todo', 'doing')
+            AND NOT EXISTS (
+                SELECT FROM flowengine.run WHERE run_id = job.lock AND (
+                    run.status = 'succeeded'
+                    OR run.status IN ('failed', 'partial') AND length > (args ->> 'after')::int
+                )
+            )
     ), sorted AS (
         SELECT *, NOT (is_taken OR is_later OR is_lacking) AS is_due FROM job
     )

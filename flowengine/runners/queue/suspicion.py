@@ -22,7 +22,7 @@ from procrastinate import App
 from flowengine.core.values import thaw
 from flowengine.engine.events import Event
 from flowengine.engine.ports import JournalStore
-from flowengine.errors import JournalError, RunError
+from flowengine.errors import JournalError, RunError, SupersededError
 from flowengine.journal.postgres.store import PostgresJournal
 from flowengine.runners.queue import crash_count as queue_loading
 from flowengine.runners.queue.crash_count import Company, Deaths, is_progress
@@ -57,7 +57,8 @@ def weigh_death(company: int) -> float:
 
 
 class Suspicion(NamedTuple):
-    """The deaths of a run's writers in a row, without anything new on record in between."""
+    """The deaths of a run's writers in a row, without anything new on record in between; one that was silent for so
+    long that its run was given to another counts as dead."""
 
     companies: Sequence[int | None]
     """How many runs each of those workers had, the last one at the end; None where that is not on record."""
@@ -183,6 +184,8 @@ class Turns:
                 journal.listener = partial(_clear_at_progress, clear)
                 try:
                     yield
+                except SupersededError:  # It stalled for so long that another took the run: as bad as a death.
+                    raise
                 except BaseException:  # This process lives: it was no death.
                     await self._forget(run_id, journal.epoch)
                     raise
@@ -233,7 +236,8 @@ def _explain_giving_up(deaths: Deaths, loading: int, takeovers: int) -> str:
         return f"given up after {takeovers} takeovers: each worker that loaded the flow's code died of it"
     nodes = " and ".join(f"'{each}'" for each in deaths.nodes)
     where = f", last in node{'s' if len(deaths.nodes) > 1 else ''} {nodes}" if nodes else ""
-    return f"given up after {takeovers} takeovers{where}: each worker that had the run died, and nothing new finished"
+    said = "each worker that had the run died or stalled, and nothing new finished"
+    return f"given up after {takeovers} takeovers{where}: {said}"
 
 
 def _clear_at_progress(clear: Callable[[], None], event: Event) -> None:

@@ -13,6 +13,7 @@ import anyio
 import anyio.to_thread
 import pytest
 
+from flowengine.engine.events import RunFinished
 from flowengine.journal.memory import MemoryStore
 from flowengine.journal.postgres.store import PostgresStore
 from flowengine.runners.queue import crash_count as queue_loading
@@ -173,6 +174,27 @@ async def test_of_runs_whose_worker_dies_only_the_one_at_fault_is_given_up(
     assert {status(store, each) for each in innocent} == {"succeeded"}
     assert status(store, guilty) == "failed"
     assert deaths >= 4
+
+
+STALLING = """
+import ctypes
+def sleep(delay, result):
+    ctypes.PyDLL(None).sleep(int(delay))  # Holds the interpreter: no heartbeat.
+    return result
+"""
+
+
+@pytest.mark.long
+async def test_a_run_that_stalls_its_workers_is_given_up(store: PostgresStore, tmp_path: Path) -> None:
+    run_id = await submit(store, flow(tmp_path, code=STALLING).plan, {"seconds": 8}, run_id="stalls")
+    workers = [worker(store, tmp_path, takeovers=3, hanging=3.0) for _ in range(2)]
+    await until(store, run_id, "failed")
+    last = store.events(run_id)[-1]
+    assert isinstance(last, RunFinished)
+    assert last.error is not None
+    assert "given up after 3 takeovers, last in node 'sleep'" in last.error.message
+    for process in workers:
+        process.kill()
 
 
 async def test_a_run_that_was_only_loading_when_its_workers_died_is_not_given_up(

@@ -11,13 +11,15 @@ import pytest
 
 import flowengine
 import visualize
+from flowengine.core.records import Answered
 from flowengine.engine.events import NodeFinished, RunFinished
 from flowengine.errors import ApprovalError, DefinitionError, StoreVersionError
-from flowengine.journal.approvals import answer
+from flowengine.journal.approvals import answer, keep_answer, times_asked
 from flowengine.journal.postgres.migrations import VERSION
 from flowengine.journal.postgres.store import PostgresStore
 from flowengine.journal.run_export import store_run
 from flowengine.runners.queue.rescue import Orphans, Rescue
+from flowengine.runners.queue.run_positions import hold
 from flowengine.runners.queue.run_queue import cancel, open_queue, requeue, submit
 from flowengine.runners.queue.worker import PatientConnector, work
 from tests.support.queue_runs import (
@@ -151,6 +153,29 @@ async def test_a_run_whose_job_is_gone_is_put_back_once_and_ends(store: Postgres
     assert sorted(found) == ["failed", "gone"]
     await drain(store)
     assert [status(store, each) for each in ("gone", "failed", "queued")] == ["succeeded"] * 3
+
+
+async def test_an_answer_whose_process_died_is_taken_up(store: PostgresStore, tmp_path: Path) -> None:
+    plan = flow(tmp_path, ASK).plan
+    for run_id in ("stored", "kept", "held", "asking"):
+        await submit(store, plan, {}, run_id=run_id)
+    await drain(store)
+    await answer(store, "stored", "ok", "yes")  # And nothing more: it is not put back into its queue.
+    events = store.events("kept")
+    keep_answer(store, "kept", "ok", times_asked(events)["ok"], Answered("yes"))  # Nor is it in the journal.
+    keep_answer(store, "asking", "ok", 1.0, Answered("yes"))  # To a question that was asked before.
+    hold(store, "held")
+    await answer(store, "held", "ok", "yes")
+    orphans = Orphans(store)
+    assert set(orphans.find()) == {"kept", "stored"}
+    assert [list(await orphans.look()) for _ in range(2)] == [[], ["kept", "stored"]]
+    await drain(store)
+    assert [status(store, each) for each in ("stored", "kept", "held", "asking")] == [
+        "succeeded", "succeeded", "waiting", "waiting"
+    ]  # fmt: skip
+    await requeue(store, "held")
+    await drain(store)
+    assert status(store, "held") == "succeeded"
 
 
 async def test_what_is_no_orphan_is_left_alone(store: PostgresStore, tmp_path: Path) -> None:

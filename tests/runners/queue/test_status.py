@@ -193,6 +193,16 @@ async def test_runs_that_no_worker_can_run_are_a_problem(store: PostgresStore, t
     assert queues(store)["default"].lacking == 0
 
 
+async def test_a_job_that_a_dead_worker_left_of_a_run_that_has_ended_is_no_problem(
+    store: PostgresStore, tmp_path: Path
+) -> None:
+    for run_id, end in (("done", "succeeded"), ("broken", "failed"), ("begins", "running")):
+        await submit(store, flow(tmp_path).plan, {}, run_id=run_id)
+        execute(store, f"UPDATE flowengine.run SET status = '{end}', length = 9 WHERE run_id = '{run_id}'")
+    (queue,) = queues_of(store, workers_of(store))
+    assert queue.due == 1
+
+
 async def test_a_run_without_a_job_is_a_problem(store: PostgresStore, tmp_path: Path, told: Told) -> None:
     await submit(store, flow(tmp_path).plan, {}, run_id="a1", queue="gpu")
     execute(store, "DELETE FROM procrastinate_jobs")
