@@ -87,6 +87,7 @@ class Agent:
         evaluation_model: ModelChoice = None,
         evaluation_threshold: float = 0.7,
         max_improvement_iterations: int = 3,
+        improvement_patience: int | None = 2,
         improvement_callback: ImprovementCallback | None = None,
         routing_instruction: str | None = None,
         routes: Mapping[str, str] | None = None,
@@ -118,7 +119,8 @@ class Agent:
         """Settings of the parts, checked here; no model is looked for before the first run.
 
         - `model`: a name or a model; None for the default one. `fallbacks` are asked in turn after it.
-        - `orchestration_mode`: judge and improve up to `max_improvement_iterations` times. Without it,
+        - `orchestration_mode`: judge and improve up to `max_improvement_iterations` times, or until
+          `improvement_patience` improvements in a row have brought no better score (None: never for that). Without it,
           `evaluation_instructions` or `evaluation_criteria` ask for one evaluation.
         - `evaluation_threshold`: the score, 0.0–1.0, from which a generation passes.
         - `routing_instruction` with `routes` (label → description): choose a route in the end;
@@ -138,7 +140,8 @@ class Agent:
           load. `skill_sandbox`: where their scripts run.
         - `context_budget`: tokens that a prompt may have, by count; by default what the model's window leaves.
         - `session_history`: a list that the caller owns. Its newest `history_size` entries enter the
-          prompt, and each exchange is appended to it. Without one the agent remembers nothing.
+          prompt; each exchange is appended to it, and what is older is removed from it. Without one the agent
+          remembers nothing but what the context that it is given holds.
         - `prompt_cache`: `auto` marks what stays of a prompt for the vendor's cache, `off` does not.
         - `surroundings`: where keys and servers' secrets are looked up, and what holds for the vendors.
         - `options`: of the model call: `top_p`, `seed`, `stop`, `reasoning_effort`, `verbosity`, `thinking`,
@@ -175,7 +178,7 @@ class Agent:
                 self.tooling.check_rules(self.tooling.sets)
             if improvement_callback is not None and not orchestration_mode:
                 raise DefinitionError("improvement_callback is used in orchestration mode only: set orchestration_mode")
-            improvement = Improvement(max_improvement_iterations, improvement_callback)
+            improvement = Improvement(max_improvement_iterations, improvement_patience, improvement_callback)
             self.improvement: Improvement | None = improvement if orchestration_mode else None
             check_share("evaluation_threshold", evaluation_threshold)
         shared: dict[str, Any] = {
@@ -220,7 +223,8 @@ class Agent:
 
         `attach`: files that the model sees with the text: a `Path`, bytes, or a file of a run.
 
-        The context given stays as it is; its `messages` are what the chat goes on from. `options`
+        The context given stays as it is; its `messages` are what the chat goes on from, and those of the new one hold
+        this exchange too (not where a `session_history` or a conversation provider keeps it). `options`
         are for the generation calls of this run: `temperature`, `max_tokens`, `timeout`, what else
         the vendor takes; and `model`, which then stands in for every model of the agent.
         """
@@ -229,7 +233,7 @@ class Agent:
         response = await self.respond(
             input_text, earlier=found.messages, gateway=gateway, scope=found.runtime.scope, attachments=files, **options
         )
-        return response.added_to(found)
+        return response.added_to(found, self._question_of_chat(input_text))
 
     def run(
         self, input_text: str, context: Context | None = None, *, attach: Sequence[Any] = (), **options: Any
@@ -241,9 +245,16 @@ class Agent:
             found = context_of(context)
             files = await open_files(attach) if attach else ()
             response = await self.respond(input_text, earlier=found.messages, attachments=files, **options)
-            return response.added_to(found)
+            return response.added_to(found, self._question_of_chat(input_text))
 
         return run_sync(run)
+
+    def _question_of_chat(self, input_text: str) -> str | None:
+        """The input, where the context carries the chat; None where a history or a provider of the agent's does."""
+        providers = () if self.sources is None else self.sources.providers
+        if self.generation.history is not None or any(each.provider_name == "conversation" for each in providers):
+            return None
+        return input_text
 
     async def respond(
         self,
@@ -342,7 +353,7 @@ class Agent:
         async with (
             open_turn(self._parts(), settings, request) as turn,
             aclosing(turn.pieces(gateway)) as pieces,
-            aclosing(self._yield_public(pieces, found)) as shown,
+            aclosing(self._yield_public(pieces, found, self._question_of_chat(input_text))) as shown,
         ):
             yield shown
 
@@ -351,11 +362,11 @@ class Agent:
         return self._parts().messages(input_text, earlier)
 
     async def _yield_public(
-        self, pieces: AsyncIterator[str | Response], context: Context
+        self, pieces: AsyncIterator[str | Response], context: Context, question: str | None
     ) -> AsyncGenerator[str | Context]:
         with naming(self.name):
             async for piece in pieces:
-                yield piece.added_to(context) if isinstance(piece, Response) else piece
+                yield piece.added_to(context, question) if isinstance(piece, Response) else piece
 
 
 def _sources(**given: Any) -> Sources | None:

@@ -147,7 +147,7 @@ def _object_schema(properties: Mapping[str, Any]) -> dict[str, Any]:
 # --- Judging and improving in turns
 
 PATIENCE: Final = 2
-"""Improvements in a row without a gain before it stops early."""
+"""Improvements in a row without a gain before it stops early, where nothing else is said."""
 
 Verdict: TypeAlias = Literal["passed", "no_gain", "exhausted", "failed"]
 
@@ -199,13 +199,13 @@ class ImprovementProgress:
             idle=0 if score > best else self.idle + 1,
         )
 
-    def verdict(self, max_iterations: int) -> Verdict | None:
+    def verdict(self, max_iterations: int, patience: int | None = PATIENCE) -> Verdict | None:
         """Returns the reason to stop now, or None to continue."""
         if self.latest.evaluation.passed:
             return "passed"
         if self.rounds > max_iterations:
             return "exhausted"
-        return "no_gain" if self.idle >= PATIENCE else None
+        return "no_gain" if patience is not None and self.idle >= patience else None
 
 
 async def improve(
@@ -215,15 +215,17 @@ async def improve(
     guide: Callable[[Attempt], Awaitable[str]],
     generate: Callable[[Draft, str], Awaitable[Draft]],
     max_iterations: int,
+    patience: int | None,
     gateway: Gateway,
 ) -> tuple[ImprovementProgress, Verdict]:
     """Judge the draft and improve the latest attempt until one passes or it is time to stop.
 
     A generation or a judge that fails once an attempt has been judged ends it with the best attempt so far, and a
-    notice says why. A limit that is reached is raised all the same.
+    notice says why. A limit that is reached is raised all the same. `patience`: improvements in a row without a gain
+    after which it stops; None: it stops for no such reason.
     """
     progress = ImprovementProgress.first(await judge_attempt(draft, judge, 1, gateway))
-    while (verdict := progress.verdict(max_iterations)) is None:
+    while (verdict := progress.verdict(max_iterations, patience)) is None:
         latest, number = progress.latest, progress.rounds + 1
         task = await guide(latest)
         try:

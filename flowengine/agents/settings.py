@@ -6,7 +6,6 @@ that says what was found and what to write instead. Nothing here calls anything.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
@@ -20,6 +19,7 @@ from flowengine.core.context import EvaluationResult, LLMResult
 from flowengine.errors import DefinitionError, find_nearest, refuse_other_kind
 from flowengine.models.call_options import DECIDING, OPTIONS, PromptCaching, find_option_problems, normalize_options
 from flowengine.models.definitions import ModelDefinition
+from flowengine.models.dotenv import PROCESS_ENVIRONMENT
 from flowengine.models.model import Model, missing_members
 from flowengine.models.pricing import Price
 from flowengine.models.vendors import ProviderSettings
@@ -57,7 +57,7 @@ class Surroundings:
     Surroundings(providers={}, prices={})
     """
 
-    environ: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
+    environ: Mapping[str, str] = field(default_factory=lambda: PROCESS_ENVIRONMENT, repr=False)
     """Holds keys, so it is not shown."""
     providers: Mapping[str, ProviderSettings] = field(default_factory=dict[str, ProviderSettings])
     prices: Mapping[str, Price] = field(default_factory=dict[str, Price])
@@ -190,6 +190,14 @@ class Generation:
         refuse_other_kind(self.history, (list, NoneType), "session_history is a list", DefinitionError)
         check_count("history_size", self.history_size, 0)
 
+    def remember(self, exchange: str) -> None:
+        """Append an exchange to the caller's list, and remove what no prompt would have any more; with a size of 0,
+        which reads nothing, all of it stays."""
+        if self.history is not None:
+            self.history.append(exchange)
+            if self.history_size:
+                del self.history[: -self.history_size]
+
     def recent(self) -> Sequence[str]:
         """The part of the history that enters a prompt."""
         return self.history[-self.history_size :] if self.history and self.history_size else ()
@@ -201,11 +209,15 @@ class Improvement:
 
     max_iterations: int = 3
     """Improvements after the first generation."""
+    patience: int | None = 2
+    """Improvements in a row without a better score after which it stops; None: it stops for no such reason."""
     callback: ImprovementCallback | None = None
     """Turns a result and its evaluation into the guidance of the next try."""
 
     def __post_init__(self) -> None:
         check_count("max_improvement_iterations", self.max_iterations, 0)
+        if self.patience is not None:
+            check_count("improvement_patience", self.patience, 1)
         refuse_other_kind(self.callback, (Callable, NoneType), "improvement_callback is a function", DefinitionError)
 
 

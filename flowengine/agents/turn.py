@@ -100,14 +100,20 @@ class Response(NamedTuple):
     kept: Mapping[str, Any] | None = None
     """What providers and typed contexts keep for the later nodes of a run (`NodeResult.kept`)."""
 
-    def added_to(self, context: Context) -> Context:
-        """The context with what the agent has to add; what it does not set stays as it was."""
+    def added_to(self, context: Context, question: str | None = None) -> Context:
+        """The context with what the agent has to add; what it does not set stays as it was.
+
+        `question`: what was asked, which with the answer is then the end of the context's chat.
+        """
         state = {**context.shared_state, "_last_prompt": self.prompt, "_last_generation": self.result.content}
         changes: dict[str, Any] = {"result": self.result, "shared_state": state}
         if self.evaluation is not None:
             changes["evaluation_result"] = self.evaluation
         if self.routing is not None:
             changes["routing_result"] = self.routing
+        if question is not None:
+            exchange = Message("user", question), Message("assistant", text_of(self.result.content))
+            changes["messages"] = (*context.messages, *exchange)
         return context.with_(**changes)
 
 
@@ -233,9 +239,8 @@ class Turn(NamedTuple):
             routing = await self.agent.router.route(subject, self.caller.gateway, model=self._stand_in)
             response = response._replace(routing=routing)
         if self.agent.generation.history is not None:
-            self.agent.generation.history.append(
-                format_exchange(self.caller.words, self.opening.input_text, text_of(content))
-            )
+            exchange = format_exchange(self.caller.words, self.opening.input_text, text_of(content))
+            self.agent.generation.remember(exchange)
         if self.material is not None:
             response = response._replace(kept=await self.material.tell_answer(self.opening.input_text, response.result))
         return response
@@ -268,6 +273,7 @@ class Turn(NamedTuple):
             guide=guide,
             generate=generate,
             max_iterations=improvement.max_iterations,
+            patience=improvement.patience,
             gateway=self.caller.gateway,
         )
         best = progress.best

@@ -55,13 +55,19 @@ class ConversationHistoryProvider(ContextProvider):
     }
     config_example: ClassVar[str] = "- conversation: {max_items: 5}"
 
-    def __init__(self, max_items: int = 10, include_system: bool = False) -> None:
+    def __init__(
+        self, max_items: int = 10, include_system: bool = False, history: Sequence[Mapping[str, Any]] = ()
+    ) -> None:
+        """`history`: interactions that it begins with, as `update` takes them."""
         check_arguments(ConversationHistoryProvider.__init__, locals(), ParameterError)
         if max_items < 0:
             raise ParameterError(f"max_items must be 0 or more, not {max_items}", "max_items")
         self.max_items = max_items
         self.include_system = include_system
         self._entries: deque[dict[str, Any]] = deque(maxlen=max_items)
+        for each in history:
+            self.update(each)
+        self._first = tuple(self._entries)
 
     def get_context(self, query: str, previous_context: str | None = None, **kwargs: Any) -> str:
         return join_fragments(self.fragments(query, (), **kwargs))
@@ -94,7 +100,10 @@ class ConversationHistoryProvider(ContextProvider):
         self._entries.clear()
 
     def fresh(self) -> ConversationHistoryProvider:
-        return ConversationHistoryProvider(self.max_items, self.include_system)
+        other = ConversationHistoryProvider(self.max_items, self.include_system)
+        other._first = self._first
+        other._entries.extend(self._first)
+        return other
 
     def dump(self) -> Any:
         return list(self._entries) or None

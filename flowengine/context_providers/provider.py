@@ -107,6 +107,11 @@ class ContextProvider:
     timeout: float = 30.0
     """Seconds that one call of it may take."""
 
+    def __new__(cls, *args: Any, **named: Any) -> Self:
+        if cls.get_context is ContextProvider.get_context and cls.fragments is ContextProvider.fragments:
+            raise DefinitionError(f"the context provider {cls.__name__} has to define get_context, or fragments")
+        return super().__new__(cls)
+
     @classmethod
     def get_config_schema(cls) -> dict[str, Any]:
         """`description`, `parameters` (name → `type`, `default`, `required`, `description`) and a YAML `example`.
@@ -137,8 +142,6 @@ class ContextProvider:
         opened, and `gateway`, through which a model is asked so that the call is on record, is paid from the run's
         limits, and is not made again by a run that is resumed. The empty text is no section.
         """
-        if type(self).fragments is ContextProvider.fragments:
-            raise NotImplementedError(f"{type(self).__name__} has to define get_context")
         return self._text_of_fragments(query, previous_context, kwargs)
 
     def update(self, interaction: Mapping[str, Any]) -> Awaitable[None] | None:

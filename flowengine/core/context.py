@@ -8,7 +8,7 @@ Source of the names: rows F4 and A13 of the requirements.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, ItemsView, Iterator, KeysView, Mapping, Sequence
 from inspect import signature
 from typing import Annotated, Any, Final, Literal, NamedTuple, NoReturn, Protocol, TypeAlias
 
@@ -21,6 +21,7 @@ from flowengine.errors import RunError
 __all__ = [
     "EMPTY",
     "OF_THIS_RUN",
+    "WRITES_ARE_RETURNED",
     "Around",
     "Context",
     "EvaluationResult",
@@ -46,7 +47,7 @@ SkipCause = Literal["not_selected", "condition_false", "upstream_skipped", "upst
 
 
 class _Readable(BaseModel):
-    """A frozen result that callables may read like a mapping (`.get("score")`, `["score"]`)."""
+    """A frozen result that callables may read like a mapping (`"score" in it`, `["score"]`, `.get`, `.items()`)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -62,6 +63,15 @@ class _Readable(BaseModel):
         if key not in type(self).model_fields:
             raise KeyError(key)
         return getattr(self, key)
+
+    def __contains__(self, key: object) -> bool:
+        return key in type(self).model_fields
+
+    def keys(self) -> KeysView[str]:
+        return type(self).model_fields.keys()
+
+    def items(self) -> ItemsView[str, Any]:
+        return dict(self).items()
 
 
 class LLMResult(_Readable):
@@ -291,6 +301,12 @@ class Runtime(Protocol):
         ...
 
 
+WRITES_ARE_RETURNED: Final = (
+    "the shared state of a context is read, not written: return NodeResult(state={{{key!r}: ...}}) from the node"
+)
+"""The error of writing into a context's state, with the way to do it."""
+
+
 class _Empty(Mapping[str, Any]):
     """The one empty mapping: shared, so it costs a context nothing."""
 
@@ -302,6 +318,9 @@ class _Empty(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return 0
+
+    def __setitem__(self, key: str, value: Any) -> NoReturn:
+        raise TypeError(WRITES_ARE_RETURNED.format(key=key))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> _Empty:
         return self

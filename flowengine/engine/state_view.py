@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
+from flowengine.core.context import WRITES_ARE_RETURNED
 from flowengine.core.values import UNCHANGEABLE
 from flowengine.engine.state import ENGINE_KEYS, Layer, StateStore
 from flowengine.errors import did_you_mean
@@ -51,6 +52,9 @@ class StateView(_LayerView):
     """Shared state as one node sees it."""
 
     __slots__ = ()
+
+    def __setitem__(self, key: str, value: Any) -> NoReturn:
+        raise TypeError(WRITES_ARE_RETURNED.format(key=key))
 
     def __getitem__(self, key: str) -> Any:
         store, layer = self._store, self._layer

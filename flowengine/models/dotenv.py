@@ -20,6 +20,8 @@ from flowengine.core.secret_values import Secrets, find_secret_values, find_url_
 from flowengine.errors import DefinitionError
 
 __all__ = [
+    "PROCESS_ENVIRONMENT",
+    "ProcessEnvironment",
     "dotenv_name",
     "file_secrets",
     "find_dotenv",
@@ -63,6 +65,38 @@ def load_environment() -> Mapping[str, str]:
     return read_environment(Path.cwd(), os.environ)
 
 
+class ProcessEnvironment(Mapping[str, str]):
+    """The environment of this process, and under it the `.env` files of the working folder and of the project above it.
+
+    It is the environment of agents and flows that Python makes. The files are read at the first name that the process
+    itself does not have, and again where the working folder or FLOWENGINE_ENV has changed.
+    """
+
+    def __init__(self) -> None:
+        self._place: tuple[str, str] | None = None
+        self._found: Mapping[str, str] = os.environ
+
+    def __getitem__(self, name: str) -> str:
+        return os.environ[name] if name in os.environ else self.merged()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.merged())
+
+    def __len__(self) -> int:
+        return len(self.merged())
+
+    def merged(self) -> Mapping[str, str]:
+        """The environment with what the files of today's folder add."""
+        place = os.getcwd(), os.environ.get(_CHOICE, "")
+        if place != self._place:
+            folder = Path(place[0])
+            roots = (each for each in (folder, *folder.parents) if os.path.isfile(each / _PROJECT_FILE))
+            root = next(roots, folder)
+            self._found = read_environment(root, read_environment(folder, os.environ))
+            self._place = place
+        return self._found
+
+
 def find_dotenv(folder: Path, environ: Mapping[str, str]) -> Path | None:
     """The file, where it is there; a name that leads to another folder is none."""
     file = folder / dotenv_name(environ)
@@ -89,11 +123,13 @@ def is_planted(file: Path) -> bool:
 
 
 _CHOICE: Final = "FLOWENGINE_ENV"
+_PROJECT_FILE: Final = "flowengine.toml"
 
 
 def file_secrets(environ: Mapping[str, str]) -> Secrets | None:
     """Returns the secret values of the `.env` file that was read; None if there was none."""
-    return environ.secrets if isinstance(environ, _Merged) else None
+    merged = environ.merged() if isinstance(environ, ProcessEnvironment) else environ
+    return merged.secrets if isinstance(merged, _Merged) else None
 
 
 _HARMLESS: Final = re.compile(
@@ -160,3 +196,6 @@ def _read_value(found: re.Match[str]) -> str:
     if found["quoted"] is not None:
         return re.sub(r"\\(.)", lambda escape: _ESCAPES.get(escape[1], escape[1]), found["quoted"], flags=re.DOTALL)
     return found["plain"] or ""
+
+
+PROCESS_ENVIRONMENT: Final = ProcessEnvironment()

@@ -6,7 +6,6 @@ error now and not at the first call.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Mapping
 from importlib import import_module
@@ -17,6 +16,7 @@ from urllib.parse import urlsplit
 from flowengine.core.user_code import describe_error, load_entry_point, package_of
 from flowengine.errors import DefinitionError, FlowEngineError, ModelConfigError, find_nearest, refuse_other_kind
 from flowengine.models.call_options import OPTIONS
+from flowengine.models.dotenv import PROCESS_ENVIRONMENT
 from flowengine.models.model import Model, missing_members
 from flowengine.models.throttle import brake_for
 from flowengine.models.vendor_choice import VendorQuestion, choose, known_provider
@@ -79,7 +79,7 @@ def get_llm(
         model, provider, environ=environ, require_key=require_key, default_provider=default_provider, **settings
     )
     if is_packaged(vendor.name):
-        made = _of_package(vendor.name, name, limits, os.environ if environ is None else environ, settings)
+        made = _of_package(vendor.name, name, limits, PROCESS_ENVIRONMENT if environ is None else environ, settings)
     elif not vendor.is_stand_in and served_natively(vendor.name, adapter):
         made = _find_backend(_NATIVE)(vendor, name, settings, structured_output)
     else:
@@ -249,7 +249,7 @@ def default_model(environ: Mapping[str, str] | None = None) -> DefaultModel:
     >>> default_model({"ANTHROPIC_API_KEY": "k"}).name
     'anthropic/claude-haiku-4-5'
     """
-    environ = os.environ if environ is None else environ
+    environ = PROCESS_ENVIRONMENT if environ is None else environ
     if chosen := environ.get("FLOWENGINE_DEFAULT_MODEL", "").strip():
         return DefaultModel(chosen, None)
     for vendor in VENDORS.values():
@@ -275,7 +275,7 @@ def find_connection(
     what was asked for."""
     refuse_other_kind(model, (str, NoneType), "a model is named by text", ModelConfigError)
     refuse_other_kind(provider, (str, NoneType), "a provider is named by text", ModelConfigError)
-    environ = os.environ if environ is None else environ
+    environ = PROCESS_ENVIRONMENT if environ is None else environ
     vendor, name = _resolve_name(model, provider, environ, default_provider)
     for each in ("api_base", "api_key", "api_version"):
         refuse_other_kind(settings.get(each), (str, NoneType), f"{each} is text", ModelConfigError)

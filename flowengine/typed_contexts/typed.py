@@ -145,12 +145,29 @@ class TypedContext(Generic[D]):
         return self._data.model_copy(deep=True)
 
     def set_data(self, data: D | Mapping[str, Any]) -> None:
-        """Replace the data. What does not fit the schema is a `StateError`, and the data stay as they were."""
-        validated = self._validate_data(data)
+        """Replace the data by an instance of the schema, or those fields that a mapping has: the others stay.
+
+        What does not fit the schema is a `StateError`, and the data stay as they were.
+        """
         with self._lock:
+            validated = self._validate_data(self._fill_fields(data) if isinstance(data, Mapping) else data)
             if self._observe is not None:
                 self._observe(self.id, self._data, validated)
             self._data = validated
+
+    def _fill_fields(self, changes: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The changes with the present values of the fields that they do not name, under the names that are read."""
+        own = self._data
+        if isinstance(own, RootModel):
+            return changes
+        written = own.model_dump(by_alias=True, round_trip=True, warnings=False)
+        present = cast("Mapping[str, Any]", _name_as_read(written, own, is_whole=True))
+        spellings = [
+            {name, *(each for each in (field.alias, field.validation_alias) if isinstance(each, str))}
+            for name, field in type(own).model_fields.items()
+        ]
+        gone = {spelling for known in spellings if not known.isdisjoint(changes) for spelling in known}
+        return {**{key: value for key, value in present.items() if key not in gone}, **changes}
 
     def update_data(self, **changes: Any) -> None:
         """Replace some fields; the whole is checked again."""

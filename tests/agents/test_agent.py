@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import anyio.lowlevel
@@ -14,6 +14,7 @@ import trio
 from pydantic import BaseModel, Field
 
 from flowengine.agents.agent import Agent
+from flowengine.context_providers.conversation import ConversationHistoryProvider
 from flowengine.core.context import Context, EvaluationResult, LLMResult, RoutingResult
 from flowengine.core.records import ModelCall, Notice
 from flowengine.errors import (
@@ -143,7 +144,7 @@ async def test_the_history_is_the_callers_list_and_its_newest_entries_enter_the_
     agent = Agent("a", "", model=model, session_history=history, history_size=1)
     for text in ("first", "second", "third"):
         await agent.run_async(text)
-    assert history == ["User: first\nAssistant: one", "User: second\nAssistant: two", "User: third\nAssistant: three"]
+    assert history == ["User: third\nAssistant: three"]
     assert sent_messages(model, 0) == [("user", "User input: first")]
     assert sent_messages(model, 2) == [
         ("user", "Previous context:\nUser: second\nAssistant: two\n\nUser input: third"),
@@ -163,6 +164,32 @@ async def test_without_a_history_an_agent_remembers_nothing() -> None:
     await agent.run_async("first")
     await agent.run_async("second")
     assert sent_messages(model, 1) == [("user", "User input: second")]
+
+
+async def test_a_returned_context_carries_the_talk_on() -> None:
+    model = ScriptedModel(["Hello Ann", "You are Ann", "Ann"])
+    agent = Agent("a", "", model=model)
+    context = await agent.run_async("I am Ann")
+    context = await agent.run_async("Who am I?", context)
+    assert sent_messages(model, 1) == [
+        ("user", "I am Ann"),
+        ("assistant", "Hello Ann"),
+        ("user", "User input: Who am I?"),
+    ]
+    async with agent.stream("In one word", context) as pieces:
+        *_, last = [each async for each in pieces]
+    assert isinstance(last, Context)
+    assert [each.role for each in last.messages] == ["user", "assistant"] * 3
+
+
+async def test_a_talk_that_a_history_or_a_provider_keeps_stands_in_a_prompt_once() -> None:
+    for kept in ({"session_history": []}, {"context_providers": [ConversationHistoryProvider()]}):
+        model = ScriptedModel(["one", "two"])
+        agent = Agent("a", "", model=model, **cast(Any, kept))
+        context = await agent.run_async("first")
+        await agent.run_async("second", context)
+        assert context.messages == ()
+        assert sum(content.count("first") for _, content in sent_messages(model, 1)) == 1
 
 
 async def test_an_empty_answer_is_asked_for_once_more() -> None:

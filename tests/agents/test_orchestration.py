@@ -87,6 +87,15 @@ def test_whatever_the_scores_it_stops_in_time_and_never_returns_less_than_the_be
     assert not any(each.evaluation.passed for each in seen[:-1])
 
 
+async def test_an_agent_that_is_told_to_be_patient_does_not_stop_for_want_of_a_better_score(recorder: Any) -> None:
+    scores = [0.5, 0.45, 0.45, 0.95]
+    model = ScriptedModel([f"draft {number}" for number in range(4)])
+    judge = ScriptedModel([judgement(score) for score in scores])
+    patient = writer(model, judge, max_improvement_iterations=6, improvement_patience=None)
+    after = await patient.run_async("x", gateway=recorder)
+    assert (after.result.content, after.result.metadata["stopped"]) == ("draft 3", "passed")
+
+
 async def test_feedback_and_suggestions_become_the_task_after_the_draft() -> None:
     model = ScriptedModel(["bad", "good"])
     judge = ScriptedModel([judgement(0.25, "Too dull", ["Add jokes", "Cut"]), judgement(1)])

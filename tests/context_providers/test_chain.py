@@ -224,6 +224,9 @@ async def test_updates_and_clearing_reach_all_whoever_fails(notes: Notes):
         provider_name = "counting"
         seen: tuple[Any, ...] = ()
 
+        def get_context(self, query: str, previous_context: str | None = None, **kwargs: Any) -> str:
+            return ""
+
         async def update(self, interaction: Any) -> None:
             self.seen = (*self.seen, interaction)
 

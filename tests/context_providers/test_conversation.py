@@ -29,6 +29,13 @@ def test_the_newest_exchanges_are_shown_oldest_first():
     ]
 
 
+def test_a_history_that_it_is_made_with_is_there_for_each_run():
+    history = ConversationHistoryProvider(max_items=1, history=[make_turn(0), make_turn(1)])
+    history.update(make_turn(2))
+    assert history.get_context("") == "User: Question 2\nAssistant: Answer 2"
+    assert history.fresh().get_context("") == "User: Question 1\nAssistant: Answer 1"
+
+
 async def test_each_exchange_is_a_fragment_and_the_oldest_ranks_lowest():
     history = ConversationHistoryProvider()
     for number in range(3):

@@ -13,6 +13,9 @@ class Diary(ContextProvider):
     adds = True
     written: ClassVar[list[Any]] = []
 
+    def get_context(self, query: str, previous_context: str | None = None, **kwargs: Any) -> str:
+        return ""
+
     def settings(self) -> dict[str, Any]:
         return {}
 

@@ -16,6 +16,7 @@ from flowengine.context_providers.provider import (
     locate_path,
 )
 from flowengine.core.context import Fragment
+from flowengine.errors import DefinitionError
 
 
 class Plain(ContextProvider):
@@ -63,12 +64,12 @@ async def test_get_context_of_a_provider_of_fragments_is_their_text():
     assert await text == "a\n\nb"
 
 
-async def test_a_provider_without_a_text_says_what_it_lacks():
+def test_a_provider_without_a_text_is_refused_when_it_is_made():
     class Empty(ContextProvider):
         provider_name = "empty"
 
-    with pytest.raises(NotImplementedError, match="Empty has to define get_context"):
-        await fragments_of(Empty(), "", ())
+    with pytest.raises(DefinitionError, match="Empty has to define get_context"):
+        Empty()
 
 
 async def test_a_text_that_is_none_is_refused_by_its_type():

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import pytest
 
-from flowengine.core.context import Context, GivenRuntime
+from flowengine import Flow, FunctionNode
+from flowengine.core.context import Context, EvaluationResult, GivenRuntime
 from flowengine.core.records import Notice
 from flowengine.engine.view import FinalContext, NodeContext
 
@@ -42,3 +45,23 @@ async def test_outside_a_run_the_runtime_takes_records_and_has_nothing():
 def test_a_context_with_changes_keeps_its_runtime():
     given = GivenRuntime(recorded=["a call"])
     assert Context("draft", runtime=given).with_(result="better").runtime is given
+
+
+def test_a_result_is_read_like_a_mapping():
+    evaluation = EvaluationResult(score=0.9, passed=True, feedback="fine")
+    assert "score" in evaluation
+    assert "Score" not in evaluation
+    assert {"score", "passed", "content"} <= set(evaluation.keys())
+    assert dict(evaluation.items())["feedback"] == dict(evaluation)["feedback"] == "fine"
+
+
+def test_writing_into_the_state_of_a_context_says_what_to_return():
+    contexts = [Context()]
+
+    def write(context: Context) -> None:
+        contexts.append(context)
+
+    Flow("f", {"a": FunctionNode(write)}, shared_state={"count": 0}).run_sync()
+    for context in contexts:
+        with pytest.raises(TypeError, match=r"NodeResult\(state=\{'count': ...\}\)"):
+            cast(Any, context.shared_state)["count"] = 1

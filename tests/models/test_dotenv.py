@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from flowengine.errors import DefinitionError
-from flowengine.models.dotenv import parse_dotenv, read_environment
+from flowengine.models.dotenv import PROCESS_ENVIRONMENT, parse_dotenv, read_environment
+from flowengine.models.open import default_model, get_llm
 
 
 @pytest.mark.parametrize(
@@ -30,6 +31,26 @@ from flowengine.models.dotenv import parse_dotenv, read_environment
 )
 def test_the_value_of_an_assignment(text: str, value: str) -> None:
     assert parse_dotenv(text)["A"] == value
+
+
+def test_python_reads_the_files_of_its_folder_and_of_the_project_above_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "flowengine.toml").touch()
+    (tmp_path / ".env").write_text("FLOWENGINE_DEFAULT_MODEL=offline\nA=project\nB=project\n")
+    folder = tmp_path / "scripts"
+    folder.mkdir()
+    (folder / ".env").write_text("A=folder\nOPENAI_API_KEY=sk-of-the-file\n")
+    for name in ("A", "B", "FLOWENGINE_DEFAULT_MODEL", "OPENAI_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(folder)
+    assert [PROCESS_ENVIRONMENT[name] for name in ("A", "B")] == ["folder", "project"]
+    assert get_llm("gpt-4o").provider == "openai"
+    assert default_model().name == "offline"
+    monkeypatch.setenv("A", "process")
+    assert PROCESS_ENVIRONMENT["A"] == "process"
+    monkeypatch.chdir(tmp_path.parent)
+    assert "B" not in PROCESS_ENVIRONMENT
 
 
 def test_a_broken_line_does_not_swallow_the_next() -> None:

@@ -64,6 +64,21 @@ def test_initial_data_that_does_not_fit_is_an_error_of_the_definition():
         cart(initial_data={"items": 1})
 
 
+def test_a_mapping_with_some_fields_leaves_the_others_as_they_are():
+    class Search(BaseModel):
+        model_config = ConfigDict(populate_by_name=True)
+        recent: list[str] = Field([], alias="recentData")
+        last_query: str | None = Field(None, alias="lastQuery")
+        enabled: bool = True
+
+    context = TypedContext.create("s", "A search", Search, {"lastQuery": "keep me", "enabled": False})
+    context.set_data({"recentData": ["a"]})
+    context.set_data({"recent": ["b"]})
+    assert context.get_data() == Search(recent=["b"], last_query="keep me", enabled=False)
+    context.set_data(Search())
+    assert context.get_data() == Search()
+
+
 def test_changing_what_was_read_changes_nothing():
     context = cart(initial_data={"items": [{"name": "tea", "price": 1}]})
     context.get_data().items.clear()

@@ -202,7 +202,11 @@ class AgentMaker:
             "evaluation_model": self._model or judging.model,
         }
         if isinstance(judging, Improve):
-            given |= {"orchestration_mode": True, "max_improvement_iterations": judging.max_iterations}
+            given |= {
+                "orchestration_mode": True,
+                "max_improvement_iterations": judging.max_iterations,
+                "improvement_patience": judging.patience,
+            }
         return given
 
     def _output(self, output: str | Mapping[str, Any] | None) -> Any:

@@ -138,6 +138,8 @@ class Improve(Evaluate):
 
     max_iterations: Maybe[Annotated[int, Field(ge=1, le=100)]] = None
     """Generations after the first, at most."""
+    patience: Maybe[Annotated[int, Field(ge=1, le=100)]] = None
+    """Improvements in a row without a better score after which it stops, though iterations are left; 100 never does."""
 
 
 class AgentRouting(Keys):

@@ -61,7 +61,14 @@ _SOURCES: Final[Mapping[type[BaseModel], _Source]] = {
     RoutingNodeSpec: _Source(RoutingAgent),
     EvaluationNodeSpec: _Source(EvaluationAgent, {"threshold": "pass_threshold"}),
     AgentSettings: _Source(Agent),
-    Evaluate: _Source(Agent, {"threshold": "evaluation_threshold", "max_iterations": "max_improvement_iterations"}),
+    Evaluate: _Source(
+        Agent,
+        {
+            "threshold": "evaluation_threshold",
+            "max_iterations": "max_improvement_iterations",
+            "patience": "improvement_patience",
+        },
+    ),
     McpServerSpec: _Source(McpServer),
     MemorySpec: _Source(LongTermMemoryProvider),
 }
