@@ -80,8 +80,10 @@ class Ledger:
         above: Ledger | None = None,
         spent: Spending = Spending(),  # noqa: B008 - frozen
         deadline: float | None = None,
+        needs_prices: bool = False,
     ) -> None:
-        """`spent`: what this part has spent before, which the ledgers above count already."""
+        """`spent`: what this part has spent before, which the ledgers above count already. `needs_prices`: no model
+        is asked whose price is not known."""
         self.bounds = bounds
         self.of = of
         """The part, as messages name it."""
@@ -89,6 +91,7 @@ class Ledger:
         """Its path; the run's is empty."""
         self.on_limit: OnLimit = on_limit
         self.above = above
+        self.needs_prices: bool = needs_prices or (above is not None and above.needs_prices)
         """The ledger of the part round this one."""
         self.deadline = deadline
         """When the part's time is up, by the event loop's clock; the runner of the part keeps it."""
@@ -99,6 +102,7 @@ class Ledger:
         self._most = _limits_of(bounds)
         self._spent = _amount_of(spent)
         self._reserved = _NOTHING
+        self._unrecorded = 0
         self._waiting: list[tuple[int, _Waiter]] = []
         """A heap, the first to ask on top. A call waits in one of its ledgers: the first that holds it up."""
         self._has_refused = False
@@ -112,6 +116,11 @@ class Ledger:
     def reserved(self) -> Spending:
         """The most that the calls under way can take."""
         return _spending_of(self._reserved)
+
+    @property
+    def unrecorded_usd(self) -> float:
+        """What of `spent` are calls whose answers never came, each at the most that it could cost."""
+        return self._unrecorded / _PICOS
 
     @property
     def has_refused(self) -> bool:
@@ -236,6 +245,10 @@ class Ledger:
             if ledger._waiting:
                 ledger._serve()
 
+    def _note_unrecorded(self, paid: _Amount) -> None:
+        for ledger in self._line:
+            ledger._unrecorded += paid.picos
+
     def _serve(self) -> None:
         """Decide anew about those who wait here, in their order, until one has to go on waiting here."""
         while self._waiting:
@@ -276,6 +289,9 @@ class Reservation:
 
     def settle_in_full(self) -> None:
         """The call was sent, and what it took will not be known: it counts as the most that it could."""
+        if self._is_open:
+            payer = self._ledger if self._payer is None else self._payer
+            payer._note_unrecorded(self._asked)  # pyright: ignore[reportPrivateUsage]
         self._end(self._asked)
 
     def release(self) -> None:

@@ -187,6 +187,9 @@ class RunFinished(NamedTuple):
     """Path of the node that failed."""
     unkept: Sequence[str] = ()
     """Whose memories could not be kept that the run leaves, and why; a resumption tries again."""
+    unrecorded_usd: float = 0.0
+    """Of calls so far that were sent and whose answer never came (cancelled, out of time), at the most that each could
+    cost; 0 where no limit of cost held."""
 
     as_dict = _as_dict
 

@@ -38,6 +38,7 @@ from flowengine.engine.events import (
     NodeRecorded,
     NodeSkipped,
     NodeStarted,
+    RunFinished,
     RunResumed,
 )
 from flowengine.engine.graph import Graph, OnError
@@ -183,6 +184,8 @@ class History:
     def __init__(self, events: Iterable[Event] = ()) -> None:
         self.attempts = Attempts()
         """What nodes recorded that have not finished."""
+        self.unrecorded_usd = 0.0
+        """Dollars of calls whose answers are not on record."""
         self._spent: dict[str, Spending] = {}
         self._levels: dict[str, list[Event]] = {TOP: []}
         self._done: set[str] = set()
@@ -220,6 +223,9 @@ class History:
                     level.append(event)
                 for path in repeats:
                     self._reopen(path)
+                return
+            case RunFinished(unrecorded_usd=unrecorded):
+                self.unrecorded_usd = max(self.unrecorded_usd, unrecorded)
                 return
             case NodeStarted(node=node):
                 if node in self._done:

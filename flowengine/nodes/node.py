@@ -82,6 +82,8 @@ class RunLimits:
     """Of all model calls together."""
     on_limit: OnLimit = "fail"
     """At a bound, or when the time is up: the run fails, pauses (to be resumed), or ends with what it has."""
+    needs_prices: bool = False
+    """Whether models whose price is not known are refused: no limit of cost would hold for them."""
 
     def __post_init__(self) -> None:
         check_least("concurrency", self.concurrency, 1, whole=True)

@@ -448,9 +448,11 @@ class _Drive:
     options: RunOptions
     clock: Callable[[], float] = field(default_factory=_run_clock)
     mail: Mail = field(init=False)
+    ledger: Ledger | None = field(init=False)
 
     def __post_init__(self) -> None:
         self.mail = Mail(self.store, self.run_id)
+        self.ledger = self._make_ledger()
 
     @property
     def run_id(self) -> str:
@@ -471,7 +473,7 @@ class _Drive:
             finally:
                 if mail.post is not None:
                     mail.close()
-            finished = self._finish(stop)
+            finished = self._finish(stop)._replace(unrecorded_usd=self._unrecorded_usd)
             if finished.status == "succeeded" and leaving is not None and _has_more_to_keep(leaving, walk):
                 if getattr(self.store, "is_shared", False):  # A store in memory keeps any value.
                     from flowengine.journal.codec import encode
@@ -485,7 +487,8 @@ class _Drive:
         except BaseException as error:
             with anyio.CancelScope(shield=True):
                 is_stopped = isinstance(error, anyio.get_cancelled_exc_class()) or is_interrupt(error)
-                await _close_quietly(journal, *([RunFinished(self.clock(), "cancelled")] if is_stopped else []))
+                end = RunFinished(self.clock(), "cancelled", unrecorded_usd=self._unrecorded_usd)
+                await _close_quietly(journal, *([end] if is_stopped else []))
             raise
         await journal.close()
         if mail.given and finished.status in ("succeeded", "partial"):
@@ -536,7 +539,7 @@ class _Drive:
                 on_failure=limits.on_failure,
                 live=live,
                 scope=scope,
-                ledger=self._ledger(),
+                ledger=self.ledger,
                 clock=self.clock,
                 parked=Parked(self.mail, self.journal, walk.history, self.clock, scope.start_soon, tell),
                 interruptible=plan.interruptible,
@@ -559,12 +562,23 @@ class _Drive:
                     return _Refused(path, error)
         return None
 
-    def _ledger(self) -> Ledger | None:
+    def _make_ledger(self) -> Ledger | None:
         """Returns the run's limits less its earlier spending; None without limits and counts."""
         limits, above = self.limits, self.options.above
         if above is None and limits.bounds == Budget():
             return None
-        return Ledger(limits.bounds, on_limit=limits.on_limit, spent=self.walk.history.sum_spending(), above=above)
+        history = self.walk.history
+        spent = history.sum_spending()
+        spent = spent._replace(cost_usd=spent.cost_usd + history.unrecorded_usd)
+        return Ledger(
+            limits.bounds, on_limit=limits.on_limit, above=above, spent=spent, needs_prices=limits.needs_prices
+        )
+
+    @property
+    def _unrecorded_usd(self) -> float:
+        """Dollars of calls that left no record, with those of before a resumption."""
+        before = self.walk.history.unrecorded_usd
+        return before if self.ledger is None else before + self.ledger.unrecorded_usd
 
     def _finish(self, stop: _Stop) -> RunFinished:
         at = self.clock()
@@ -592,7 +606,7 @@ def _write_end(finished: RunFinished, write: Callable[[Event], object]) -> RunFi
     try:
         write(finished)
     except NotJournalableError as error:
-        finished = RunFinished(finished.at, "failed", None, error_info(error), finished.node)
+        finished = finished._replace(status="failed", outputs=None, error=error_info(error))
         write(finished)
     return finished
 

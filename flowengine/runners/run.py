@@ -178,6 +178,7 @@ def _limits_by_name(limits: RunLimits) -> dict[str, Any]:
         "timeout": limits.timeout,
         "on_failure": limits.on_failure,
         "on_limit": limits.on_limit,
+        "needs_prices": limits.needs_prices,
         **limits.bounds._asdict(),
     }
 

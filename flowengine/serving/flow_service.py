@@ -23,6 +23,7 @@ from anyio.abc import TaskGroup
 from flowengine.core.context import EMPTY, RunStatus
 from flowengine.engine.events import Event, RunFinished
 from flowengine.engine.ports import JournalStore, RunInfo
+from flowengine.engine.restoring import History
 from flowengine.errors import (
     DefinitionError,
     FlowNotFoundError,
@@ -293,7 +294,7 @@ class FlowService:
         async with self._settling:
             if caller is not None and caller.budget_usd_day is not None and _DAY in read_call(started):
                 day, most = read_call(started)[_DAY], started.settings["cost_usd"]
-                cost = RunRecord(events).usage.cost_usd or 0.0
+                cost = _cost_of(events)
                 await anyio.to_thread.run_sync(self.budgets.reopen, caller, day, run_id, most, cost)
             if not await self._requeue(run_id, events):
                 await self._local.go_on(run_id)
@@ -366,7 +367,7 @@ class FlowService:
         limit = self.flows[flow].plan.limits.bounds.cost_usd
         given, day = await anyio.to_thread.run_sync(self.budgets.reserve, caller, start.run_id, limit)
         settings = start.options.settings
-        settings = {**settings, SERVED: {**settings[SERVED], _DAY: day}, "cost_usd": given}
+        settings = {**settings, SERVED: {**settings[SERVED], _DAY: day}, "cost_usd": given, "needs_prices": True}
         start = start._replace(options=replace(start.options, settings=settings))
         try:
             return await self._begin(flow, start, tokens)
@@ -400,7 +401,7 @@ class FlowService:
                 return
             if queue_of(self.store, started) and await anyio.to_thread.run_sync(standing_of, self.store, run_id):
                 return  # A worker is to go on with it.
-            cost = RunRecord(events).usage.cost_usd or 0.0
+            cost = _cost_of(events)
             await anyio.to_thread.run_sync(self.budgets.settle, how[CALLER], how[_DAY], run_id, cost)
 
     async def _begin(self, flow: str, start: RunStart, tokens: bool) -> bool:
@@ -449,6 +450,11 @@ class FlowService:
 
         await requeue(queue_store(self.store), run_id)
         return True
+
+
+def _cost_of(events: Sequence[Event]) -> float:
+    """What a run counts for: what is on record, and at their most the calls whose answers never came."""
+    return (RunRecord(events).usage.cost_usd or 0.0) + History(events).unrecorded_usd
 
 
 def _load_flows(given: Iterable[Flow | str | PathLike[str]], environ: Mapping[str, str]) -> Mapping[str, Flow]:

@@ -120,6 +120,14 @@ async def test_an_unknown_price_is_said_and_its_calls_are_kept_by_their_tokens(b
     assert '[tool.flowengine.prices."scripted/scripted"]' in remarks[0]
 
 
+async def test_a_model_without_a_price_is_not_asked_where_the_limit_is_somebody_elses(bounded: Any) -> None:
+    script = ScriptedModel([REPLY])
+    ledger = Ledger(Budget(), above=Ledger(Budget(cost_usd=1.0), needs_prices=True))
+    with pytest.raises(ModelConfigError, match="the price of scripted/scripted is not known, so the budget of who"):
+        await bounded(script, ledger).complete(ASKED)
+    assert (script.requests, ledger.spent, ledger.reserved) == ([], Spending(), Spending())
+
+
 async def test_nothing_is_said_of_prices_where_no_cost_is_bounded(bounded: Any, remarks: Remarks) -> None:
     await bounded(ScriptedModel([REPLY]), Ledger(Budget(tokens=1000))).complete(ASKED)
     assert remarks == []

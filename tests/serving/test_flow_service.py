@@ -12,6 +12,8 @@ import anyio
 import anyio.from_thread
 import pytest
 
+from flowengine.core.budget import Budget
+from flowengine.core.context import Context
 from flowengine.engine.events import RunFinished, RunResumed
 from flowengine.engine.ports import JournalStore
 from flowengine.errors import (
@@ -29,6 +31,7 @@ from flowengine.journal.postgres.store import PostgresStore
 from flowengine.journal.stores import open_store
 from flowengine.nodes.approval import ApprovalNode
 from flowengine.nodes.function import FunctionNode
+from flowengine.nodes.node import RunLimits
 from flowengine.runners.driven_run import DrivenRun
 from flowengine.runners.run_driver import Admission, OverloadedError, StoppingError
 from flowengine.serving import local_runs
@@ -392,6 +395,57 @@ async def test_a_start_that_is_given_up_leaves_no_budget_reserved(
             monkeypatch.setattr(service, "_begin", never)
             await service.start("quick", {"text": "x"}, caller=ann)
         assert service.budgets.read_spending("ann") == (0.0, 0)
+
+
+class Billed:
+    """A flow whose call is sent, could cost 3 cents, and is never answered; one that ends it by its own time limit."""
+
+    def __init__(self) -> None:
+        self.sent = anyio.Event()
+        limits = RunLimits(bounds=Budget(cost_usd=0.1))
+        self.flows = [
+            Flow("ask", {"ask": FunctionNode(self._ask)}, limits=limits),
+            Flow("late", {"ask": FunctionNode(self._ask, timeout=0.05)}, limits=limits),
+        ]
+
+    async def _ask(self, context: Context) -> None:
+        ledger = context.runtime.ledger
+        assert ledger is not None
+        assert ledger.needs_prices
+        room = await ledger.reserve(tokens=10, cost_usd=0.03)
+        try:
+            self.sent.set()
+            await anyio.sleep_forever()
+        finally:
+            room.settle_in_full()
+
+
+async def test_a_call_that_is_cancelled_counts_to_the_day_s_budget(store: JournalStore):
+    ann, billed = FlowCaller("ann", budget_usd_day=0.2), Billed()
+    async with FlowService(store, billed.flows) as service:
+        run = await service.start("ask", {}, caller=ann)
+        for spent in (0.03, 0.06, 0.09):  # Each time that it goes on, on top of what was.
+            await billed.sent.wait()
+            billed.sent = anyio.Event()
+            await service.cancel(run.run_id, ann)
+            assert (await service.wait(run.run_id)).status == "cancelled"
+            end = store.events(run.run_id)[-1]
+            assert isinstance(end, RunFinished)
+            assert end.unrecorded_usd == pytest.approx(spent)
+            await service.resume(run.run_id, ann)
+        await service.wait(run.run_id)
+    assert store.events(run.run_id)[-1].error.type == "LimitError"  # type: ignore[union-attr]
+
+
+async def test_a_call_that_is_out_of_time_counts_to_the_day_s_budget(store: JournalStore):
+    ann, billed = FlowCaller("ann", budget_usd_day=0.2), Billed()
+    async with FlowService(store, billed.flows) as service:
+        run = await service.start("late", {}, caller=ann)
+        assert (await service.wait(run.run_id)).status == "failed"
+    async with FlowService(store, billed.flows) as service:
+        other = await service.start("ask", {}, caller=ann)
+        assert service.budgets.read_spending("ann") == (pytest.approx(0.03), pytest.approx(0.1))
+        await service.cancel(other.run_id, ann)
 
 
 async def test_a_run_that_failed_has_its_part_of_the_budget_again_when_it_is_resumed(

@@ -16,7 +16,7 @@ import anyio
 
 from flowengine.core.batching import CALL, AwaitsAnswer, CallPlace
 from flowengine.core.budget import Ledger, Reservation, Spending
-from flowengine.errors import DefinitionError, LimitError, ModelError
+from flowengine.errors import DefinitionError, LimitError, ModelConfigError, ModelError
 from flowengine.models.messages import as_dict
 from flowengine.models.model import Model, PassThroughModel, Reply, Request, read_cost
 from flowengine.models.tokens import count_tokens
@@ -140,6 +140,8 @@ class BoundedModel(PassThroughModel):
     @asynccontextmanager
     async def _reserve(self, worst: WorstCase) -> AsyncGenerator[Reservation]:
         for name in worst.unpriced if self._ledger.bounds_any("cost_usd") else ():
+            if self._ledger.needs_prices:
+                raise ModelConfigError(_UNPRICED_REFUSED.format(name=name))
             await self._tell(_UNPRICED.format(name=name))
         place = CALL.get()
         try:
@@ -193,6 +195,10 @@ class BoundedModel(PassThroughModel):
 
 _UNPRICED: Final = (
     "the price of {name} is not known, so `cost_usd` is not kept for its calls; "
+    'say it in the project file: [tool.flowengine.prices."{name}"] with input and output, in USD per million tokens'
+)
+_UNPRICED_REFUSED: Final = (
+    "the price of {name} is not known, so the budget of who started the run would not hold for it: "
     'say it in the project file: [tool.flowengine.prices."{name}"] with input and output, in USD per million tokens'
 )
 _CUT: Final = (
