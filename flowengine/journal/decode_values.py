@@ -30,7 +30,14 @@ from flowengine.core.user_code import unprefixed_name
 from flowengine.core.values import frozen_dict, frozen_list
 from flowengine.errors import JournalError, StoreCorruptError
 from flowengine.journal.encode_values import TUPLES
-from flowengine.journal.value_types import FILE_TAG, check_fields, find_class, is_only_looking
+from flowengine.journal.value_types import (
+    FILE_TAG,
+    RecordedInstance,
+    check_fields,
+    find_class,
+    is_copying,
+    is_only_looking,
+)
 
 __all__ = ["unpack"]
 
@@ -108,10 +115,12 @@ def _reader_of_tuple(kind: type[Any]) -> Callable[[Any], Any]:
 # --- Instances of users' classes
 
 
-def _instance_reader(read: Callable[..., Any]) -> Callable[[Any], Any]:
-    """An instance, or for those who only look what it held."""
+def _instance_reader(tag: str, read: Callable[..., Any]) -> Callable[[Any], Any]:
+    """An instance; for those who only look what it held, and for those who copy what is written."""
 
     def reading(parts: Any) -> Any:
+        if is_copying():
+            return RecordedInstance(tag, parts)
         try:
             return read(*parts)
         except JournalError:
@@ -209,6 +218,12 @@ def _spread(items: Any, keys: Sequence[Any]) -> Any:
     return items
 
 
+_INSTANCES: Final[dict[str, Callable[..., Any]]] = {
+    "$enum": _read_enum,
+    "$model": _read_model,
+    "$named": _read_named,
+    "$dataclass": _read_dataclass,
+}
 _READERS: Final[dict[str, Callable[[Any], Any]]] = {
     "$int": lambda digits: int(digits, 16),
     "$text": _read_text,
@@ -228,10 +243,7 @@ _READERS: Final[dict[str, Callable[[Any], Any]]] = {
     "$uuid": lambda digits: UUID(hex=digits),
     FILE_TAG: _call_with_parts(FileValue),
     "$path": _call_with_parts(_read_path),
-    "$enum": _instance_reader(_read_enum),
-    "$model": _instance_reader(_read_model),
-    "$named": _instance_reader(_read_named),
-    "$dataclass": _instance_reader(_read_dataclass),
+    **{tag: _instance_reader(tag, read) for tag, read in _INSTANCES.items()},
     **{f"${kind.__name__}": _reader_of_model(kind) for kind in (LLMResult, RoutingResult, EvaluationResult)},
     **{f"${name}": _reader_of_tuple(kind) for name, kind in TUPLES.items()},
 }

@@ -45,7 +45,7 @@ from flowengine.core.file_values import FileValue
 from flowengine.core.records import RECORDS
 from flowengine.core.values import FrozenDict, FrozenList, MixedDict, MixedList
 from flowengine.engine.events import EVENTS, ErrorInfo
-from flowengine.journal.value_types import FILE_TAG, check_fields, class_name
+from flowengine.journal.value_types import FILE_TAG, RecordedInstance, check_fields, class_name
 
 __all__ = ["MAX_DEPTH", "TUPLES", "UnpackableError", "locate", "pack", "pack_fields", "protect"]
 
@@ -224,6 +224,7 @@ _PACKERS: Final[dict[type[Any], Callable[[Any, int], Any]]] = {
     **dict.fromkeys((PurePosixPath, PureWindowsPath, PosixPath, WindowsPath), _pack_path),
     **dict.fromkeys((LLMResult, RoutingResult, EvaluationResult), _pack_result),
     **dict.fromkeys(TUPLES.values(), _pack_tuple_of_ours),
+    RecordedInstance: lambda value, depth: {value.tag: [pack(each, depth + 2) for each in value.parts]},
 }
 
 

@@ -20,10 +20,13 @@ from flowengine.errors import JournalError, StoreCorruptError
 
 __all__ = [
     "FILE_TAG",
+    "RecordedInstance",
     "check_fields",
     "check_graph",
     "class_name",
+    "copying_values",
     "find_class",
+    "is_copying",
     "is_only_looking",
     "only_looking",
     "reading_record",
@@ -50,6 +53,32 @@ def only_looking() -> Generator[None]:
 
 def is_only_looking() -> bool:
     return _looking.get()
+
+
+class RecordedInstance:
+    """An instance of a user's class as it is written down: for those who copy a run, and need not know the class."""
+
+    def __init__(self, tag: str, parts: Any) -> None:
+        self.tag = tag
+        self.parts = parts
+
+
+_copying: Final = ContextVar("copying_values", default=False)
+
+
+@contextmanager
+def copying_values() -> Generator[None]:
+    """For code that writes a run down again: instances of users' classes come as `RecordedInstance`, whether their
+    classes are loaded or not, and are written as they were."""
+    token = _copying.set(True)
+    try:
+        yield
+    finally:
+        _copying.reset(token)
+
+
+def is_copying() -> bool:
+    return _copying.get()
 
 
 def class_name(kind: type[Any]) -> str | None:

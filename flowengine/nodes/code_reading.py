@@ -146,6 +146,7 @@ _NOT_MEANT: Final = frozenset(
     {
         *("__dict__", "__weakref__", "__module__", "__qualname__", "__abstractmethods__", "_abc_impl"),
         *("__firstlineno__", "__static_attributes__", "__signature__", "__subclasshook__", "__slotnames__"),
+        "_value2member_map_",  # Combinations of flags come into it as they are used.
     }
 )
 _ADDRESS: Final = "cls_ref"

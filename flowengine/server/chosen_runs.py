@@ -8,10 +8,11 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
+from flowengine.engine.ports import JournalStore
 from flowengine.errors import FlowEngineError, InputError, RunNotFoundError
 from flowengine.journal.run_export import pack_run, read_files
 from flowengine.journal.run_notes import add_note, notes_of, parse_score, remove_note, set_mark, set_score
-from flowengine.journal.value_types import only_looking
+from flowengine.journal.value_types import copying_values
 from flowengine.runners.queue.run_positions import ENDED
 from flowengine.server.problems import ProblemError
 from flowengine.server.requests import ServerParts, get_parts, read_own_form, read_own_pairs
@@ -20,7 +21,7 @@ from visualize.viewer.forms import Acting
 from visualize.viewer.html import compare_many_url, run_url, runs_url
 from visualize.viewer.runs import forget_page
 
-__all__ = ["act_on_chosen", "keep_note"]
+__all__ = ["act_on_chosen", "keep_note", "pack_runs"]
 
 _MOST: Final = 500
 """Runs that are chosen at once."""
@@ -95,13 +96,13 @@ def _forget(parts: ServerParts, run_ids: Sequence[str]) -> list[str]:
 def _export(parts: ServerParts, run_ids: Sequence[str]) -> Response:
     """The runs as lines of JSON in one file."""
     name = run_ids[0] if len(run_ids) == 1 else "runs"
-    return _download(_gather(_pack(parts, run_ids)), f"{name}.jsonl", "application/jsonl")
+    return _download(_gather(pack_runs(parts.shelf.store, run_ids)), f"{name}.jsonl", "application/jsonl")
 
 
-def _pack(parts: ServerParts, run_ids: Sequence[str]) -> Iterator[str]:
-    store = parts.shelf.store
+def pack_runs(store: JournalStore, run_ids: Sequence[str]) -> Iterator[str]:
+    """Yields the lines of an export."""
     for run_id in run_ids:
-        with only_looking():
+        with copying_values():
             events = store.events(run_id)
         yield from (f"{line}\n" for line in pack_run(events, read_files(store, events), notes_of(store, run_id)))
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import gc
 import importlib
+import json
+import os
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -333,12 +336,15 @@ Way = Literal["yaml", "builder", "python"]
 def find_problems(edit: Edit, way: Way, write: Callable[[str, str], Written]) -> Iterator[str]:
     """Yields what is wrong with how an edit is seen."""
     text, old, new, helper, is_read = edit
-    before: Flow = getattr(write(text, helper), way)()
+    written = write(text, helper)
+    before: Flow = getattr(written, way)()
     earlier, kept = MemoryStore(), MemoryStore()
     was = before.run_sync(store=earlier)
     before.run_sync(store=kept)
     if was.status != "succeeded":
         yield f"it failed: {was.error}"
+    if changed_nodes(getattr(written, way)().plan, was.events):
+        yield "it has changed by being run"
     same: Flow = getattr(write(text, helper), way)()
     if changed_nodes(same.plan, was.events) or fingerprints_of(same.plan) != fingerprints_of(before.plan):
         yield "the same counts as changed"
@@ -365,6 +371,35 @@ def test_an_edit_is_seen_and_what_is_the_same_is_taken(way: Way, write: Callable
     assert len(EDITS) > 60
     found = {kind: [*find_problems(edit, way, write)] for kind, edit in EDITS.items()}
     assert {kind: problems for kind, problems in found.items() if problems} == {}
+
+
+READING = """
+import importlib, json, sys
+from flowengine.nodes.code_reading import read_code
+found = {}
+for folder, module in json.loads(sys.stdin.read()):
+    sys.path.insert(0, folder)
+    found[folder] = read_code([importlib.import_module(module).f])
+    sys.path.pop(0)
+    for name in [each for each in sys.modules if each.startswith("edited_")]:
+        del sys.modules[name]
+print(json.dumps(found))
+"""
+
+
+def test_code_reads_the_same_in_another_process(write: Callable[[str, str], Written]) -> None:
+    projects = [write(edit.text, edit.helper) for edit in EDITS.values()]
+    given = json.dumps([(str(each.folder), each.module) for each in projects])
+
+    def read(seed: str) -> dict[str, Any]:
+        environ = {**os.environ, "PYTHONHASHSEED": seed}
+        command = [sys.executable, "-c", READING]
+        done = subprocess.run(command, input=given, env=environ, capture_output=True, check=True, text=True)
+        return json.loads(done.stdout)
+
+    one, two = read("1"), read("2")
+    others = {str(each.folder) for each in projects if one[str(each.folder)] != two[str(each.folder)]}
+    assert [kind for kind, each in zip(EDITS, projects, strict=True) if str(each.folder) in others] == []
 
 
 # --- What is made of several functions, in Python

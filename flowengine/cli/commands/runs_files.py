@@ -34,6 +34,7 @@ from flowengine.journal.run_notes import notes_of
 from flowengine.journal.sqlite.repair import Repair, repair_store
 from flowengine.journal.sqlite.store import SQLiteStore
 from flowengine.journal.stores import open_store
+from flowengine.journal.value_types import copying_values
 from visualize.viewer.parts import files_of_record, unique_files
 
 __all__ = ["export_run", "import_run", "list_files", "repair"]
@@ -152,7 +153,10 @@ class RunLines:
             masker = Masker()
         for run_id in self._run_ids:
             try:
-                events = read(self._kept, run_id)
+                with copying_values():
+                    events = read(self._kept, run_id)
+                    if masker is not None:
+                        events = list(mask_events(events, masker))
                 files = {} if masker else read_files(self._kept, events)
             except (JournalError, InputError) as error:
                 if len(self._run_ids) == 1:
@@ -164,7 +168,7 @@ class RunLines:
             self._files += len(files)
             self._named += any(find_files(events))
             if masker is not None:
-                events, notes = list(mask_events(events, masker)), masked_notes(notes, masker)
+                notes = masked_notes(notes, masker)
             yield from pack_run(events, files, notes)
 
     def describe(self) -> str:
@@ -186,7 +190,8 @@ def import_run(file: str, run_id: str | None, store: str | None) -> int:
     Their flows are then looked for in the working folder, and not where the file says. Who resumes one takes for true
     what the file says has happened.
     """
-    found = list(unpack_runs(_read_lines(file), file))  # All of it: of a file that is not whole nothing is taken.
+    with copying_values():
+        found = list(unpack_runs(_read_lines(file), file))  # All of it: of a file that is not whole nothing is taken.
     if run_id is not None and len(found) > 1:
         raise click.UsageError(f"--as goes with one run, and {file} holds {len(found):,}")
     left = 0

@@ -29,6 +29,7 @@ from flowengine.journal.sqlite.database import SPAN, checksum_of_event, checksum
 from flowengine.journal.sqlite.salvage import SavedRow, read_rows
 from flowengine.journal.sqlite.tables import SqliteTables, end_of, finishing, releasing, run_row
 from flowengine.journal.sqlite.writer import SqliteWriter, is_alive, process_of
+from flowengine.journal.value_types import copying_values
 from flowengine.storage.sqlite_file import SQLITE_ERRORS
 
 __all__ = ["Repair", "RepairedRun", "repair_store"]
@@ -87,7 +88,7 @@ def repair_store(path: Path) -> Repair:
     """Write a new store beside the one at `path` with all that can be read of it; none where nothing is wrong."""
     _check_unused(path)
     try:
-        with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as folder:
+        with copying_values(), tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as folder:
             copy = Path(folder, "copy.db")
             _copy(path, copy)
             healthy = _read_healthy(copy)
