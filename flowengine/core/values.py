@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from copy import deepcopy
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
@@ -154,6 +155,8 @@ def _freeze(value: Any) -> Any:
 def copy_mutable(value: Any) -> Any:
     """The value with a copy of its own of each object in it that could be changed; plain data comes as it is.
 
+    An object that stands in several places is copied for each, as it comes back from a journal.
+
     >>> tags = {"a"}
     >>> copy_mutable(tags) is tags, copy_mutable(tags) == tags
     (False, True)
@@ -166,9 +169,31 @@ def copy_mutable(value: Any) -> Any:
     if kind in _MAPPINGS:
         return kind({key: copy_mutable(each) for key, each in value.items()})
     try:
-        return deepcopy(value)
+        return deepcopy(value, _NoMemory())
+    except RecursionError:  # It leads back to itself, and no journal takes it.
+        with suppress(Exception):
+            return deepcopy(value)
     except Exception:  # See `freeze`.
-        return value
+        pass
+    return value
+
+
+class _NoMemory(dict[int, Any]):
+    """The memory of one copying, which knows nothing again; only what must stay alive meanwhile is in it."""
+
+    def get(self, key: int, default: Any = None, /) -> Any:
+        return default
+
+    def __setitem__(self, key: int, value: Any) -> None:
+        if key == id(self):
+            super().__setitem__(key, value)
+            return
+        self.copied = getattr(self, "copied", 0) + 1
+        if self.copied > _MOST_COPIED:
+            raise RecursionError("it stands in too many places of itself")
+
+
+_MOST_COPIED: Final = 1_000_000
 
 
 _SEQUENCES: Final[frozenset[type[Any]]] = frozenset({MixedList, list, tuple, set, frozenset})

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from flowengine.core.values import brief_repr, describe_value, freeze
+from flowengine.core.values import brief_repr, copy_mutable, describe_value, freeze
+from flowengine.journal.codec import decode_value, encode_value
 
 
 def thing_of_project(**members: Any) -> Any:
@@ -67,3 +69,33 @@ def test_only_the_beginning_of_a_value_is_looked_at() -> None:
 
     assert brief_repr([Item(n) for n in range(1_000)], 20) == "[item 0, item 1, ite…"
     assert looked_at == [0, 1, 2]
+
+
+@dataclass
+class Row:
+    n: int
+
+
+@dataclass
+class Table:
+    rows: list[Row]
+    by_id: dict[str, Row]
+    pairs: tuple[Any, ...] = ()
+
+
+def test_an_object_that_stands_twice_in_a_value_is_another_one_in_each_place_as_a_journal_gives_it() -> None:
+    row, pair = Row(3), (Row(1),)
+    table = Table([row, row], {"one": row}, (pair, pair))
+    for given in (freeze(table), freeze([table])[0], copy_mutable(table), decode_value(encode_value(table))):
+        given.by_id["one"].n += 10
+        given.pairs[0][0].n += 10
+        assert [each.n for each in (*given.rows, *given.pairs[0], *given.pairs[1])] == [3, 3, 11, 1]
+    assert table == Table([row, row], {"one": row}, (pair, pair))
+
+
+def test_an_object_that_leads_back_to_itself_is_copied_with_its_way_back() -> None:
+    table = Table([], {})
+    table.pairs = (table,)
+    copied = copy_mutable(table)
+    assert copied is not table
+    assert copied.pairs[0] is copied
