@@ -22,7 +22,7 @@ from flowengine.models.definitions import (
     read_said_key,
 )
 from flowengine.models.model import LoadsLibrary, Model
-from flowengine.models.open import default_model, get_embedding, get_llm
+from flowengine.models.open import default_model, get_embedding, get_llm, served_natively
 from flowengine.models.vendors import ProviderSettings, is_stand_in, needs_key
 from flowengine.models.wrappers.configured import configure_model
 from flowengine.models.wrappers.priced import find_user_price, with_price
@@ -184,15 +184,16 @@ def _add_said(made: Model, written: str, meaning: ModelMeaning, around: Surround
 
 def _vendor_settings(meaning: ModelMeaning, around: Surroundings) -> dict[str, Any]:
     """Returns a model's vendor settings: address, keys, limits, and the limiter."""
-    said, definition, provider = _NOTHING, meaning.definition, meaning.choice.provider
+    definition, provider = meaning.definition, meaning.choice.provider
     own_base = None if definition is None else definition.base_url
-    if around.providers:
-        said = around.providers.get(provider, said)
-        if said.is_foreign and own_base is None and needs_key(provider):
-            raise ModelConfigError(
-                f"the run asks for {provider} at {said.base_url}, and keys go only to addresses that are named here: "
-                f"write it into `providers` of this machine's project file"
-            )
+    said = around.providers.get(provider, _NOTHING) if around.providers else _NOTHING
+    adapter = (definition and definition.adapter) or said.adapter
+    is_keyless = not needs_key(provider) and served_natively(provider, adapter)  # litellm looks for keys by itself.
+    if said.is_foreign and own_base is None and not is_keyless:
+        raise ModelConfigError(
+            f"the run asks for {provider} at {said.base_url}, and keys go only to addresses that are named here: "
+            f"write it into `providers` of this machine's project file"
+        )
     base_url = own_base or said.base_url
     address: dict[str, Any] = {} if base_url is None else {"api_base": base_url}
     if own_base is not None or not said.is_foreign:
@@ -200,7 +201,7 @@ def _vendor_settings(meaning: ModelMeaning, around: Surroundings) -> dict[str, A
         address |= {} if key is None else {"api_key": key}
     kept: dict[str, Any] = {"limits": said.limits, "limiters": around.limiters}
     served = {
-        "adapter": (definition and definition.adapter) or said.adapter,
+        "adapter": adapter,
         "structured_output": (definition and definition.structured_output) or said.structured_output,
     }
     return {"environ": around.environ, "default_provider": around.default_provider, **kept, **served, **address}

@@ -176,9 +176,13 @@ _OF_KEYS: Final = frozenset({"key_env", "key_command"})
 
 
 def _both(own: ProviderSettings | None, said: ProviderSettings) -> ProviderSettings:
-    """This machine's own settings of a vendor, and the run's where it has none."""
+    """This machine's own settings of a vendor, and the run's where it has none.
+
+    Who is asked at an address of the run's is never asked through a library that looks for keys by itself.
+    """
     if own is None:
-        return said._replace(is_foreign=said.base_url is not None)
+        is_foreign = said.base_url is not None
+        return said._replace(is_foreign=is_foreign, adapter=None if is_foreign else said.adapter)
     both = own._replace(
         limits=own.limits or said.limits,
         adapter=own.adapter or said.adapter,
@@ -186,7 +190,7 @@ def _both(own: ProviderSettings | None, said: ProviderSettings) -> ProviderSetti
     )
     if own.base_url is not None or said.base_url is None:
         return both
-    return both._replace(base_url=said.base_url, is_foreign=True)
+    return both._replace(base_url=said.base_url, is_foreign=True, adapter=None)
 
 
 def _table(said: Mapping[str, Any], name: str) -> Mapping[str, Any]:

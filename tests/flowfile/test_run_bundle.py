@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,9 @@ from flowengine.errors import DefinitionError, FlowError, ModelConfigError
 from flowengine.flowfile.compile.compiler import load_plan
 from flowengine.flowfile.project.project import Project, find_project
 from flowengine.flowfile.run_bundle import unpack_bundle
-from flowengine.models.vendors import ProviderSettings, RateLimits
+from flowengine.models.definitions import innermost_models
+from flowengine.models.http.native_model import NativeModel
+from flowengine.models.vendors import OTHERS, VENDORS, ProviderSettings, RateLimits, is_stand_in, needs_key
 
 LEAF = """\
 flowengine: v1
@@ -185,6 +188,28 @@ def test_an_address_to_which_no_key_goes_is_the_runs() -> None:
     around = Surroundings({}, {"ollama": ProviderSettings("http://models.example:1", is_foreign=True)})
     model, _ = open_model(CallSettings("ollama/qwen3", surroundings=around))
     assert model.provider == "ollama"
+
+
+@pytest.mark.parametrize("said", [{}, {"adapter": "litellm"}], ids=["as usual", "litellm"])
+@pytest.mark.parametrize("vendor", [each for each in (*VENDORS, *OTHERS) if not is_stand_in(each)])
+def test_no_vendor_is_sent_a_key_at_an_address_of_the_run_however_it_is_asked(
+    vendor: str, said: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who is asked is asked without a key, and by our own client: litellm reads variables of its own besides."""
+    of_litellm = ("OLLAMA_API_KEY", "LM_STUDIO_API_KEY", "OPENAI_LIKE_API_KEY")
+    for name in (*of_litellm, *(each for one in (VENDORS | OTHERS).values() for each in one.key_variables)):
+        monkeypatch.setenv(name, "sk-secret-1234567890")
+    brought = {"project": {"providers": {vendor: {"base_url": "http://evil.example/v1", **said}}}}
+    project = unpack_bundle(brought, tmp_path / "f.yaml", Project(tmp_path)).project
+    around = Surroundings(dict(os.environ), project.providers)
+    settings = CallSettings(f"{vendor}/some-model", surroundings=around)
+    if needs_key(vendor):
+        with pytest.raises(ModelConfigError, match="keys go only to addresses that are named here"):
+            open_model(settings)
+    else:
+        [model] = innermost_models(open_model(settings)[0])
+        assert isinstance(model, NativeModel)
+        assert "sk-secret" not in str(vars(model))
 
 
 def test_a_run_without_baggage_is_loaded_as_before(home: Path) -> None:
