@@ -309,6 +309,23 @@ class UnknownEffectError(RunError):
     """A request went out and no answer came: whether it took effect is not known."""
 
 
+def may_have_arrived(error: BaseException | None) -> bool:
+    """Tells whether an error, or what caused it, says that an exchange with the outside broke off after it had begun.
+
+    >>> [may_have_arrived(each()) for each in (ConnectionResetError, ConnectionRefusedError, KeyError)]
+    [True, False, False]
+    """
+    seen: list[BaseException] = []
+    while error is not None and error not in seen:
+        if isinstance(error, ConnectionRefusedError):
+            return False
+        if isinstance(error, UnknownEffectError | TimeoutError | ConnectionError):
+            return True
+        seen.append(error)
+        error = error.__cause__ or error.__context__
+    return False
+
+
 class CallRefusedError(RunError):
     """A person refused the call of a tool that a node consists of."""
 

@@ -22,7 +22,7 @@ from flowengine.core.records import Gateway, ModelCall, ToolCall, tool_key
 from flowengine.core.run_scope import RunScope
 from flowengine.core.threads import short_lived
 from flowengine.core.user_code import USER_CODE
-from flowengine.errors import LimitError, ModelError, NotJournalableError, RunError
+from flowengine.errors import LimitError, ModelError, NotJournalableError, RunError, UnknownEffectError
 from flowengine.models.call_timeline import CALL_STEPS, TimedStep, tell_steps
 from flowengine.models.model import Model, Reply, Request, plain_request, read_cost
 from flowengine.tools.tool import Tool, ToolResult, failed_result
@@ -92,9 +92,13 @@ class DirectGateway:
     else the agent has to tell (`Round`, `Notice`).
     """
 
-    def __init__(self, note: Listener = ignore_record, scope: RunScope | None = None) -> None:
-        """`scope`: takes in what tools give as bytes; None: they stay bytes."""
+    def __init__(
+        self, note: Listener = ignore_record, scope: RunScope | None = None, *, raises_doubt: bool = False
+    ) -> None:
+        """`scope`: takes in what tools give as bytes; None: they stay bytes. `raises_doubt`: an external call that may
+        have taken effect, and gave nothing that can be kept, is an `UnknownEffectError` without an end on record."""
         self._listener = note
+        self._raises_doubt = raises_doubt
         self._scope = scope
         self.seen: defaultdict[str, int] = defaultdict(int)
         """Key → how many equal calls have begun."""
@@ -171,6 +175,8 @@ class DirectGateway:
         files = None if self._scope is None else self._scope.files
         if files is not None:
             result = await _keep_files(tool, result, files)
+        if result.may_have_acted and self._raises_doubt:
+            raise UnknownEffectError(result.text)
         seconds = time.perf_counter() - start
         record = begun._replace(
             started=False,
@@ -182,7 +188,10 @@ class DirectGateway:
         )
         try:
             await self.note(record)
-        except NotJournalableError:  # What a function returned may be anything: then its text has to do.
+        except NotJournalableError as error:  # What a function returned may be anything: then its text has to do.
+            if self._raises_doubt:
+                kind = UnknownEffectError if tool.effect == "external" else RunError
+                raise kind(f"tool '{tool.name}' was called, and what it gave cannot be kept: {error}") from error
             await self.note(record._replace(value=None))
         return result
 
@@ -202,7 +211,8 @@ async def _keep_files(tool: Tool, result: ToolResult, files: FileKeeper) -> Tool
         value = await files.keep_in(result.value, tool.name)
         beside = tuple([await files.keep_in(each, tool.name) for each in result.files])
     except RefusedFileError as error:
-        return failed_result(f"tool '{tool.name}' gave what cannot be kept: {error}")
+        text = f"tool '{tool.name}' gave what cannot be kept: {error}"
+        return failed_result(text, may_have_acted=tool.effect == "external")
     return result._replace(value=value, files=beside)
 
 

@@ -57,9 +57,9 @@ def gateway_of(context: Context, words: Messages | None = None, approvers: Seque
 
 def tool_gateway_of(context: Context) -> Gateway:
     """For a node that is one call of a tool: a call that failed before is made anew when the node runs again, and one
-    that a person refuses is a `CallRefusedError`."""
+    that a person refuses is a `CallRefusedError`. Whether one whose end is unknown is made anew, a person decides."""
     kept = [each for each in context.runtime.recorded if not (type(each) is ToolCall and each.is_error)]
-    gateway = _gateway_of(context)
+    gateway = _gateway_of(context, raises_doubt=True)
     return _make_asking_gateway(
         RecordedGateway(gateway, kept) if kept else gateway, kept, load_messages("en"), _raise_refusal
     )
@@ -81,8 +81,8 @@ def _make_asking_gateway(
     return ApprovalGateway(gateway, recorded, words, refuse, approvers)
 
 
-def _gateway_of(context: Context) -> CountingGateway:
-    gateway: CountingGateway = DirectGateway(_listener_of(context), context.runtime.scope)
+def _gateway_of(context: Context, *, raises_doubt: bool = False) -> CountingGateway:
+    gateway: CountingGateway = DirectGateway(_listener_of(context), context.runtime.scope, raises_doubt=raises_doubt)
     if context.runtime.ledger is not None:
         said = set[str]() if context.runtime.scope is None else context.runtime.scope.once(_LedgerGateway, set[str])
         gateway = _LedgerGateway(gateway, context.runtime.ledger, said)

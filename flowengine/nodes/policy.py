@@ -27,7 +27,7 @@ from flowengine.engine.levels import timeout_error
 from flowengine.engine.ports import Ended, Known, Node, Skip
 from flowengine.engine.tasks import GRACE, is_being_cancelled, is_on_asyncio, meet_deadline
 from flowengine.engine.view import NodeContext
-from flowengine.errors import LONGEST_WAIT, NodeTimeoutError, OverdueError, RunError, TemplateError, UnknownEffectError
+from flowengine.errors import LONGEST_WAIT, NodeTimeoutError, OverdueError, RunError, TemplateError, may_have_arrived
 from flowengine.nodes.abandonable_body import AbandonableBody
 from flowengine.nodes.node import FlowNode, NodeLimits, RetryPolicy, Testable, check_result, work_out
 
@@ -252,9 +252,9 @@ class _ExternalEffect(_Wrapped[Node]):
         await context.runtime.note(call)
         try:
             return await self._node.run(context)
-        except UnknownEffectError:
-            raise  # As if the process had died meanwhile: a person decides.
         except (Exception, SystemExit) as error:  # As the scheduler has it: a function that exits has failed.
+            if may_have_arrived(error):
+                raise  # As if the process had died meanwhile: a person decides.
             await context.runtime.note(call._replace(result=describe_error(error), is_error=True, started=False))
             raise
 

@@ -21,7 +21,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast, get_args
 
 import anyio
 
-from flowengine.errors import DefinitionError, did_you_mean, refuse_other_kind
+from flowengine.errors import DefinitionError, did_you_mean, may_have_arrived, refuse_other_kind
 from flowengine.tools.result_text import cut, error_text
 
 __all__ = [
@@ -41,6 +41,8 @@ Effect: TypeAlias = Literal["none", "idempotent", "external"]
 DEFAULT_TIMEOUT: Final = 60.0
 """Seconds that a call may take where nothing else is said."""
 
+_DOUBT: Final = "; whether it took effect is unknown"
+
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
@@ -54,15 +56,17 @@ class ToolResult(NamedTuple):
     is_error: bool = False
     files: tuple[Any, ...] = ()
     """Files beside the value: bytes as they came, or the run's files that were made of them."""
+    may_have_acted: bool = False
+    """Of an error of an external tool: whether the call may have taken effect all the same."""
 
 
-def failed_result(text: str) -> ToolResult:
+def failed_result(text: str, *, may_have_acted: bool = False) -> ToolResult:
     """A result that says what went wrong, for the model to mend.
 
-    >>> failed_result("no such city")
-    ToolResult(text='no such city', value=None, is_error=True, files=())
+    >>> failed_result("no such city")[:3]
+    ('no such city', None, True)
     """
-    return ToolResult(cut(text), is_error=True)
+    return ToolResult(cut(text), is_error=True, may_have_acted=may_have_acted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,15 +112,20 @@ class Tool:
             raise DefinitionError(f"tool '{self.name}': approve is True or False, not {self.approve!r}")
 
     async def call(self, arguments: Mapping[str, Any]) -> ToolResult:
-        """Call it. Whatever goes wrong is a result with `is_error`; only cancellation passes through."""
-        with anyio.move_on_after(self.timeout):
+        """Call it. Whatever goes wrong is a result with `is_error`; only cancellation passes through. What comes after
+        the time is up does not count."""
+        is_external = self.effect == "external"
+        with anyio.move_on_after(self.timeout) as scope:
             try:
-                return await self.run(arguments)
+                result = await self.run(arguments)
             # SystemExit too: a tool that ends with sys.exit() must not end the run.
             except (Exception, SystemExit) as error:
-                return failed_result(f"tool '{self.name}' failed: {error_text(error)}")
-        doubt = "; whether it took effect is unknown" if self.effect == "external" else ""
-        return failed_result(f"tool '{self.name}' did not answer within {self.timeout:g} s and was given up{doubt}")
+                text, acted = f"tool '{self.name}' failed: {error_text(error)}", is_external and may_have_arrived(error)
+                result = failed_result(f"{text}{_DOUBT if acted else ''}", may_have_acted=acted)
+            if not scope.cancel_called:
+                return result
+        text = f"tool '{self.name}' did not answer within {self.timeout:g} s and was given up"
+        return failed_result(f"{text}{_DOUBT if is_external else ''}", may_have_acted=is_external)
 
     def schema(self) -> dict[str, Any]:
         """The tool as OpenAI's function format has it, which every vendor's adapter reads."""

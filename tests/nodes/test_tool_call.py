@@ -13,7 +13,7 @@ import pytest
 from flowengine import Flow
 from flowengine.core.records import EffectDecided, ToolCall
 from flowengine.engine.events import Event, NodeRecorded
-from flowengine.errors import DefinitionError, EffectPendingError
+from flowengine.errors import DefinitionError, EffectPendingError, UnknownEffectError
 from flowengine.journal.codec import decode, encode
 from flowengine.journal.memory import MemoryStore
 from flowengine.nodes.node import RetryPolicy
@@ -180,3 +180,83 @@ async def test_the_nodes_own_timeout_goes_before_the_tools():
 
     assert (await Flow("f", {"a": ToolNode(slow)}).run()).status == "failed"
     assert (await Flow("f", {"a": ToolNode(slow, timeout=30)}).run()).outputs == {"a": "done"}
+
+
+# --- calls whose end is unknown ---------------------------------------------------------------------
+
+
+class Bank:
+    """Pays, and then something is wrong with how it says so."""
+
+    def __init__(self, how: str) -> None:
+        self.how = how
+        self.paid = 0
+
+    async def pay(self) -> Any:
+        self.paid += 1
+        if self.how == "late":
+            with anyio.CancelScope(shield=True):
+                await anyio.sleep(0.2)
+        if self.how == "slow":
+            await anyio.sleep_forever()
+        if self.how == "broken":
+            try:
+                raise ConnectionResetError("by peer")
+            except OSError as error:
+                raise RuntimeError("the bank did not answer") from error
+        if self.how == "said":
+            raise UnknownEffectError("the bank is not sure")
+        return self if self.how == "odd" else "paid"
+
+    def flow(self, effect: Any = "external") -> Flow:
+        async def pay() -> Any:
+            return await self.pay()
+
+        return Flow("f", {"pay": ToolNode(tool(effect=effect, timeout=0.1)(pay))})
+
+
+DOUBTS = {
+    "slow": "did not answer within 0.1 s and was given up; whether it took effect is unknown",
+    "late": "did not answer within 0.1 s and was given up; whether it took effect is unknown",
+    "broken": "the bank did not answer; whether it took effect is unknown",
+    "said": "the bank is not sure; whether it took effect is unknown",
+    "odd": "tool 'pay' was called, and what it gave cannot be kept: ",
+}
+
+
+@pytest.mark.parametrize(("how", "said"), DOUBTS.items())
+async def test_an_external_call_whose_end_is_unknown_is_asked_about_before_it_is_made_again(
+    how: str, said: str, tmp_path: Path
+):
+    bank, store = Bank(how), f"sqlite:///{tmp_path}/runs.db"
+    failed = await bank.flow().run(run_id="r", store=store)
+    assert failed.status == "failed"
+    assert failed.error is not None
+    assert said in failed.error.message
+    bank.how = "fine"
+    with pytest.raises(EffectPendingError):
+        await bank.flow().resume("r", store=store)
+    assert bank.paid == 1
+    done = await bank.flow().resume("r", store=store, retry_effects=["pay"])
+    assert (done.outputs, bank.paid) == ({"pay": "paid"}, 2)
+
+
+@pytest.mark.parametrize("how", DOUBTS)
+async def test_one_that_may_be_made_twice_is_made_again_and_nobody_is_asked(how: str, tmp_path: Path):
+    bank, store = Bank(how), f"sqlite:///{tmp_path}/runs.db"
+    assert (await bank.flow("idempotent").run(run_id="r", store=store)).status == "failed"
+    bank.how = "fine"
+    done = await bank.flow("idempotent").resume("r", store=store)
+    assert (done.outputs, bank.paid) == ({"pay": "paid"}, 2)
+
+
+async def test_an_external_call_that_its_server_died_in_is_asked_about(calls: Path):
+    flow, store = Flow("f", {"a": node(calls, "crash")}), MemoryStore()
+    failed = await flow.run(run_id="r", store=store)
+    assert failed.error is not None
+    assert "Whether the call took effect is unknown" in failed.error.message
+    with pytest.raises(EffectPendingError, match="node 'a', tool 'test_crash'"):
+        await flow.resume("r", store=store)
+    assert counted(calls) == "called\n"
+    done = await flow.resume("r", store=store, assume_done=["a"])
+    assert (done.status, done.outputs) == ("succeeded", {"a": None})

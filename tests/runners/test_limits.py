@@ -301,6 +301,17 @@ async def test_an_external_function_that_failed_has_ended_and_may_be_tried_by_a_
     assert (await flow.resume("r", store=store)).outputs == {"send": "sent"}
 
 
+async def test_an_external_function_whose_exchange_broke_off_is_asked_about_before_it_is_run_again():
+    async def send(context: Context) -> str:
+        raise TimeoutError("no answer from the post office")
+
+    flow, store = Flow("f", {"send": FunctionNode(send, effect="external")}), MemoryStore()
+    assert (await flow.run(store=store, run_id="r")).status == "failed"
+    with pytest.raises(EffectPendingError, match="node 'send'"):
+        await flow.resume("r", store=store)
+    assert (await flow.resume("r", store=store, assume_done=["send"])).status == "succeeded"
+
+
 async def test_nothing_starts_after_the_limit_but_what_is_in_flight_ends():
     flow = Flow("f", {"a": FunctionNode(call), "b": FunctionNode(call), "c": FunctionNode(call, needs=["a", "b"])})
     run = await flow.run(limits=limits("pause", model_calls=1))

@@ -16,15 +16,27 @@ from typing import Any, Self
 
 __all__ = ["HttpServer"]
 
-TOOL = {"name": "echo", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": False}}
+TOOL: dict[str, Any] = {"name": "echo", "inputSchema": {"type": "object"}}
+
+REFUSALS: dict[str, tuple[int, str, bool]] = {
+    "forgets_404": (404, "Session not found", False),
+    "forgets_400": (400, "Bad Request: No valid session ID provided", False),
+    "own_400": (400, "no such city", True),
+    "own_500": (500, "no such city", True),
+    "own_closed": (200, "the town has closed", True),
+    "forbidden": (403, "not for you", False),
+}
+"""Mode → status, text of the JSON-RPC error, and whether it has the id of the call."""
 
 
 class HttpServer:
     """`mode`: plain, unauthorized, broken, garbage, hangs, forgets (until the next handshake), echoes_headers,
-    packed, huge."""
+    packed, huge, fails (500 once it was called), drops (no response then), breaks_off (its stream ends), or one of
+    `REFUSALS`. Those that begin with `forgets` end with the next handshake."""
 
     def __init__(self) -> None:
         self.mode = "plain"
+        self.reads_only = False
         self.headers: list[dict[str, str]] = []
         self.calls = 0
         self.sessions = 0
@@ -61,7 +73,7 @@ class HttpServer:
         if self.mode == "hangs":
             self.released.wait(30)
         if method == "initialize":
-            self.mode = "plain" if self.mode == "forgets" else self.mode
+            self.mode = "plain" if self.mode.startswith("forgets") else self.mode
             self.sessions += 1
             return 200, self._result(message, initialized(message["params"]))
         if method == "server/discover" or "id" not in message:
@@ -69,8 +81,14 @@ class HttpServer:
         if self.mode == "forgets":
             return 404, None
         if method == "tools/list":
-            return 200, self._result(message, {"tools": [TOOL]})
+            return 200, self._result(message, {"tools": [{**TOOL, "annotations": {"readOnlyHint": self.reads_only}}]})
+        if self.mode in REFUSALS:
+            status, text, is_own = REFUSALS[self.mode]
+            error = {"code": -32000, "message": text}
+            return status, {"jsonrpc": "2.0", "id": message["id"] if is_own else None, "error": error}
         self.calls += 1
+        if self.mode in ("fails", "drops"):
+            return 500 if self.mode == "fails" else 0, "oops"
         text = json.dumps(headers if self.mode == "echoes_headers" else message["params"]["arguments"])
         return 200, self._result(message, {"content": [{"type": "text", "text": text}]})
 
@@ -84,12 +102,17 @@ class HttpServer:
                 headers = dict(self.headers.items())
                 server.headers.append(headers)
                 status, body = server.answer(message, headers)
+                if status == 0:
+                    self.close_connection = True
+                    return
                 content = b"" if body is None else body.encode() if isinstance(body, str) else json.dumps(body).encode()
                 self.send_response(status)
                 if server.mode == "packed":
                     content = gzip.compress(content)
                     self.send_header("Content-Encoding", "gzip")
-                self.send_header("Content-Type", "application/json")
+                breaks = server.mode == "breaks_off" and message["method"] == "tools/call"
+                content = b": it begins\n\n" if breaks else content
+                self.send_header("Content-Type", "text/event-stream" if breaks else "application/json")
                 self.send_header("Content-Length", str(len(content)))
                 self.send_header("Mcp-Session-Id", f"session-{server.sessions}")
                 self.end_headers()

@@ -104,8 +104,60 @@ async def test_a_server_that_went_away_is_an_error_result(http_server: HttpServe
         result = await web.tools[0].call({})
     assert result.is_error
     assert "MCP server 'web'" in result.text
-    # What is seen of it depends on which of its connections it closes first.
-    assert "ConnectError" in result.text or "Connection closed" in result.text
+    assert "was lost during the call" in result.text or "is not available" in result.text
+    assert not result.may_have_acted  # Nobody was there to take it.
+
+
+LOST = "MCP server 'web' was lost during the call: "
+DOUBT = ". Whether the call took effect is unknown"
+
+
+@pytest.mark.parametrize(
+    ("mode", "said", "acted", "calls"),
+    [
+        ("drops", LOST, True, 1),
+        ("breaks_off", LOST, True, 1),
+        ("fails", f"MCP server 'web' answered wrongly: HTTP 500{DOUBT}", True, 1),
+        ("garbage", f"MCP server 'web' answered wrongly: HTTP 200{DOUBT}", True, 0),
+        ("own_400", "MCP server 'web' refused: no such city", False, 0),
+        ("own_500", "MCP server 'web' refused: no such city", False, 0),
+        ("own_closed", "MCP server 'web' refused: the town has closed", False, 0),
+        ("forbidden", "MCP server 'web' refused: HTTP 403: not for you", False, 0),
+    ],
+)
+async def test_what_becomes_of_an_external_call_is_told_by_status_and_ids(
+    http_server: HttpServer, mode: str, said: str, acted: bool, calls: int
+) -> None:
+    async with open_mcp([settings(http_server)], environ={"WEB_TOKEN": TOKEN}) as (web,):
+        http_server.mode = mode
+        result = await web.tools[0].call({})
+        http_server.mode = "plain"
+        assert (result.text.startswith(said), result.may_have_acted) == (True, acted), result.text
+        assert (DOUBT in result.text) == acted
+        assert http_server.calls == calls
+        assert await web.tools[0].call({}) == ToolResult("{}", "{}")
+
+
+@pytest.mark.parametrize(("mode", "calls"), [("drops", 2), ("breaks_off", 2), ("fails", 1)])
+async def test_a_harmless_call_is_made_again_where_the_connection_ended(
+    http_server: HttpServer, mode: str, calls: int
+) -> None:
+    http_server.reads_only = True
+    async with open_mcp([settings(http_server)], environ={"WEB_TOKEN": TOKEN}) as (web,):
+        http_server.mode = mode
+        result = await web.tools[0].call({})
+    assert (result.is_error, result.may_have_acted, http_server.calls) == (True, False, calls)
+
+
+@pytest.mark.parametrize("mode", ["forgets_404", "forgets_400"])
+async def test_a_session_that_is_forgotten_again_and_again_is_begun_anew_each_time(
+    http_server: HttpServer, mode: str
+) -> None:
+    async with open_mcp([settings(http_server)], environ={"WEB_TOKEN": TOKEN}) as (web,):
+        for number in range(5):
+            http_server.mode = mode
+            assert await web.tools[0].call({"n": number}) == ToolResult(f'{{"n": {number}}}', f'{{"n": {number}}}')
+    assert (http_server.calls, http_server.sessions) == (5, 6)
 
 
 async def test_a_key_in_the_url_is_not_in_the_message(http_server: HttpServer) -> None:

@@ -10,10 +10,13 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import anyio
 import pytest
+from anyio import to_thread
 from require import missing, require
 
 from flowengine.tools.mcp.server_settings import McpServer
+from flowengine.tools.tool import ToolResult
 from flowengine.tools.toolset import Offer, ToolSet
 from tests.support.quiet_ports import quiet_port
 from tests.support.serving import open_mcp
@@ -23,6 +26,8 @@ pytestmark = pytest.mark.filterwarnings(
     "ignore:Exception ignored in. <async_generator:pytest.PytestUnraisableExceptionWarning"
 )
 
+
+SUPPORT = Path(__file__).parents[1] / "support"
 
 # Servers of our own are asked on both event loops; here each transport is.
 ON_ASYNCIO = pytest.mark.parametrize("anyio_backend", ["asyncio"])
@@ -48,21 +53,43 @@ def everything() -> str:
     return str(command)
 
 
+class RunningServer:
+    """A published server over streamable HTTP, which can be killed and started again at its address."""
+
+    def __init__(self, *command: str) -> None:
+        self._port = quiet_port()
+        self._command = [each.format(port=self._port) for each in command]
+        self.url = f"http://127.0.0.1:{self._port}/mcp"
+        self.start()
+
+    def start(self) -> None:
+        environment = {"PATH": os.environ["PATH"], "PORT": str(self._port)}
+        quiet = subprocess.DEVNULL
+        self._process = subprocess.Popen(self._command, env=environment, stdout=quiet, stderr=quiet)
+        wait_for(self._port)
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+
 @pytest.fixture(scope="module")
-def everything_url(everything: str) -> Iterator[str]:
-    port = quiet_port()
-    process = subprocess.Popen(
-        [everything, "streamableHttp"],
-        env={"PATH": os.environ["PATH"], "PORT": str(port)},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        wait_for(port)
-        yield f"http://127.0.0.1:{port}/mcp"
-    finally:
-        process.kill()
-        process.wait()
+def everything_server(everything: str) -> Iterator[RunningServer]:
+    server = RunningServer(everything, "streamableHttp")
+    yield server
+    server.kill()
+
+
+@pytest.fixture(scope="module")
+def sdk_server() -> Iterator[RunningServer]:
+    server = RunningServer(sys.executable, str(SUPPORT / "mcp_sdk_server.py"), "{port}")
+    yield server
+    server.kill()
+
+
+@pytest.fixture
+def everything_url(everything_server: RunningServer) -> str:
+    return everything_server.url
 
 
 def wait_for(port: int) -> None:
@@ -120,3 +147,39 @@ async def test_several_servers_are_open_at_once(everything: str, everything_url:
     async with open_mcp([local, remote]) as sets:
         assert [each.name for each in sets] == ["local", "remote"]
         assert await text(sets, "local_echo", message="a") == await text(sets, "remote_echo", message="a")
+
+
+@pytest.mark.long
+@ON_ASYNCIO
+@pytest.mark.parametrize(
+    ("fixture", "slow", "arguments"),
+    [
+        ("everything_server", "all_trigger-long-running-operation", {"duration": 60, "steps": 2}),
+        ("sdk_server", "all_linger", {}),
+    ],
+)
+async def test_a_server_that_is_killed_and_restarted_in_the_middle_is_reached_again(
+    fixture: str, slow: str, arguments: dict[str, object], request: pytest.FixtureRequest
+) -> None:
+    running: RunningServer = request.getfixturevalue(fixture)
+    async with open_mcp([McpServer(name="all", url=running.url)]) as sets:
+        assert await text(sets, "all_echo", message="1") == "Echo: 1"
+        for number in range(2, 6):
+            await to_thread.run_sync(running.kill)
+            await to_thread.run_sync(running.start)
+            assert await text(sets, "all_echo", message=str(number)) == f"Echo: {number}"
+        lingering = Offer(sets).find(slow)
+        assert lingering is not None
+        lost: list[ToolResult] = []
+
+        async def linger() -> None:
+            lost.append(await lingering.call(arguments))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(linger)
+            await anyio.sleep(0.5)
+            await to_thread.run_sync(running.kill)
+            await to_thread.run_sync(running.start)
+        assert lost[0].text.startswith("MCP server 'all' was lost during the call: ")
+        assert lost[0].may_have_acted
+        assert await text(sets, "all_echo", message="again") == "Echo: again"

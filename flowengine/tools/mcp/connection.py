@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import logging
 import math
-import re
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import anyio
 import anyio.to_thread
@@ -22,37 +21,35 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp_types import CallToolResult, Implementation, ToolListChangedNotification
 from mcp_types import Tool as ListedTool
 
-from flowengine.core.json_values import ValueCounter
 from flowengine.core.secret_values import Secrets, find_secret_values, find_url_secrets
 from flowengine.errors import RunError
-from flowengine.tools.mcp.pipe import MAX_VALUES, Pipe
+from flowengine.tools.mcp.http_exchange import EXCHANGE, Fate, HttpExchange, NotingClient
+from flowengine.tools.mcp.pipe import Pipe
 from flowengine.tools.mcp.server_settings import McpServer, header_values, process_environment
 from flowengine.tools.result_text import error_text
 from flowengine.version import __version__
 
-__all__ = ["ConnectionLostError", "McpConnection"]
+__all__ = ["ConnectionLostError", "McpConnection", "NoAnswerError"]
 
 _MAX_PAGES: Final = 100
-
-_CLOSED: Final = "McpConnection closed"
-"""What the library says of a call whose connection ended."""
-_MAX_BODY: Final = 32 * 1024 * 1024
-"""Bytes of an answer over HTTP, where it is no stream, whose events have a bound of the library's."""
-_EVENT_END: Final = re.compile(rb"(?:\r\n|\r|\n){2}")
-_FORGOTTEN: Final = "Session terminated"
-"""What it says where an HTTP server no longer knows the session: the call was not carried out."""
 
 # The library tells of every hiccup with a traceback; where no logging is set up, that is not for the terminal.
 logging.getLogger("mcp").addHandler(logging.NullHandler())
 
 
 class ConnectionLostError(Exception):
-    """The connection ended before the answer came; `reached` says whether the call may have been carried out."""
+    """The connection ended before the answer came; `reached` says whether the call may have been carried out, and
+    `is_forgotten` whether the server is there, and knew nothing of the connection."""
 
-    def __init__(self, reason: str, *, reached: bool) -> None:
+    def __init__(self, reason: str, *, reached: bool, is_forgotten: bool = False) -> None:
         super().__init__(reason)
         self.reason = reason
         self.reached = reached
+        self.is_forgotten = is_forgotten
+
+
+class NoAnswerError(Exception):
+    """What came is no answer to the call, which may have been carried out; the connection stays."""
 
 
 class McpConnection:
@@ -141,21 +138,37 @@ class McpConnection:
         return self._listed
 
     async def call(self, tool: str, arguments: Mapping[str, Any]) -> CallToolResult:
-        """Call a tool. `ConnectionLostError` where the connection ended meanwhile."""
+        """Call a tool. `ConnectionLostError` where the connection ended meanwhile, `NoAnswerError` where what came is
+        no answer, `MCPError` where the server refused."""
         if self._client is None:
             raise ConnectionLostError(self.reason, reached=False)
+        exchange = HttpExchange()
+        token = EXCHANGE.set(exchange)
         try:
             answer = await self._client.call_tool(tool, dict(arguments))
             await self._check_structured(tool, answer)
             return answer
         except MCPError as error:
-            refused = error.message == _FORGOTTEN
-            if not (refused or error.message == _CLOSED or self._ended.is_set()):
+            fate = self._fate_of(exchange)
+            if fate == "answered":
                 raise
+            if fate == "refused":
+                raise MCPError(code=error.code, message=exchange.told) from None
+            if fate == "unclear":
+                raise NoAnswerError(exchange.told) from None
+        finally:
+            EXCHANGE.reset(token)
         # Its owner leaves it now, within seconds; how the process ended is known only then.
         self.close()
         await self._left.wait()
-        raise ConnectionLostError(self.reason, reached=not refused)
+        if fate == "forgotten":
+            raise ConnectionLostError(exchange.told, reached=False, is_forgotten=True)
+        raise ConnectionLostError(self.reason, reached=fate != "unsent")
+
+    def _fate_of(self, exchange: HttpExchange) -> Fate:
+        if self._ended.is_set():
+            return "lost"
+        return "answered" if self._pipe else exchange.fate
 
     async def _check_structured(self, tool: str, answer: CallToolResult) -> None:
         """Raises `RunError` for structured content that the tool's own schema refuses, or that it cannot check."""
@@ -186,11 +199,7 @@ class McpConnection:
         url = self._server.url or ""
         timeout = httpx2.Timeout(30.0, read=None)  # every wait for an answer has its own limit
         async with (
-            httpx2.AsyncClient(
-                headers={"accept-encoding": "identity", **self._headers},
-                timeout=timeout,
-                event_hooks={"response": [_bound_body]},
-            ) as http,
+            NotingClient(headers={"accept-encoding": "identity", **self._headers}, timeout=timeout) as http,
             Client(
                 streamable_http_client(url, http_client=http),
                 client_info=info,
@@ -223,52 +232,6 @@ class McpConnection:
 
 async def _leave_unchecked(name: str, result: CallToolResult) -> None:
     pass
-
-
-async def _bound_body(response: httpx2.Response) -> None:
-    response.stream = _BoundedBody(response)
-
-
-class _BoundedBody(httpx2.AsyncByteStream):
-    """The body of an answer; one that is too long is refused, and so is a packed one, which could become any length."""
-
-    def __init__(self, response: httpx2.Response) -> None:
-        self._stream = cast("httpx2.AsyncByteStream", response.stream)
-        self._declared = int(response.headers.get("content-length", "0"))
-        self._packing = response.headers.get("content-encoding", "").strip().lower()
-        is_stream = response.headers.get("content-type", "").lower().startswith("text/event-stream")
-        self._most = math.inf if is_stream else _MAX_BODY
-        self._counter = ValueCounter()
-
-    async def __aiter__(self) -> AsyncGenerator[bytes]:
-        if self._packing not in ("", "identity"):
-            raise httpx2.StreamError(f"it is packed as '{self._packing:.20}', which was not asked for")
-        size = self._declared
-        if size <= self._most:
-            size = 0
-            async for chunk in self._stream:
-                size += len(chunk)
-                if size > self._most:
-                    break
-                if not self._has_too_many_values(chunk):
-                    yield chunk
-                elif self._most == math.inf:
-                    break
-        if size > self._most:
-            raise httpx2.StreamError(f"it has more than {_MAX_BODY:,} bytes")
-        if self._counter.count > MAX_VALUES:
-            raise httpx2.StreamError(f"it has more than {MAX_VALUES:,} values")
-
-    def _has_too_many_values(self, chunk: bytes) -> bool:
-        """Tells whether the body, or an event of a stream, has had very many values; the rest of a body is read out."""
-        for number, part in enumerate(_EVENT_END.split(chunk)):
-            if self._counter.count <= MAX_VALUES:
-                self._counter = ValueCounter() if number else self._counter
-                self._counter.feed(part)
-        return self._counter.count > MAX_VALUES
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()
 
 
 async def _all_tools(client: Client) -> list[ListedTool]:

@@ -7,7 +7,8 @@ other tasks and borrow the one that is live. Rules:
 2. A connection that ended is replaced when the next call asks for it, after a pause that doubles.
 3. After `MAX_RESTARTS` restarts without one answered call between them the server is given up.
 4. A call that was under way when the connection ended is repeated, once, if its effect is `none` or
-   `idempotent`, or if it did not reach the server. Otherwise the model is told that it may have taken effect.
+   `idempotent`, or if it did not reach the server, which may have forgotten the session. Otherwise it may have taken
+   effect, which is told; so it is where what comes is no answer.
 5. Whatever goes wrong in a call is a result that the model can read.
 
 It knows no agent: allow-lists, names and time limits of tools are the matter of `Served`.
@@ -24,7 +25,7 @@ from mcp_types import Tool as ListedTool
 
 from flowengine.core.secret_values import Secrets
 from flowengine.errors import RunError
-from flowengine.tools.mcp.connection import ConnectionLostError, McpConnection
+from flowengine.tools.mcp.connection import ConnectionLostError, McpConnection, NoAnswerError
 from flowengine.tools.mcp.listed_tools import Description, result_of
 from flowengine.tools.mcp.server_settings import McpServer
 from flowengine.tools.result_text import error_text
@@ -34,6 +35,7 @@ __all__ = ["MAX_RESTARTS", "McpOwner"]
 
 MAX_RESTARTS: Final = 3
 _FIRST_PAUSE: Final = 0.25
+_DOUBT: Final = "Whether the call took effect is unknown"
 
 
 class _GoneError(Exception):
@@ -143,30 +145,39 @@ class McpOwner:
 
     async def call(self, described: Description, arguments: Mapping[str, Any]) -> ToolResult:
         """Call it, over a second connection if the first one ends and that does no harm."""
-        lost = ""
+        name, lost = f"MCP server '{self._server.name}'", ""
         for _ in range(2):
             try:
                 connection = await self._live_connection()
             except _GoneError as error:
-                return failed_result(f"MCP server '{self._server.name}' is not available: {error}")
+                return failed_result(f"{name} is not available: {error}")
             try:
-                return await self._answer(connection, described.remote_name, arguments)
+                return await self._answer(connection, described, arguments)
             except ConnectionLostError as error:
-                lost = f"MCP server '{self._server.name}' was lost during the call: {error.reason}"
+                if error.is_forgotten:
+                    self._restarts = 0
+                    lost = f"{name} refused: {connection.secrets.hide(error.reason)}"
+                    continue
+                lost = f"{name} was lost during the call: {error.reason}"
                 if error.reached and described.effect == "external":
-                    return failed_result(f"{lost}. Whether the call took effect is unknown; it was not repeated")
+                    return failed_result(f"{lost}. {_DOUBT}; it was not repeated", may_have_acted=True)
         return failed_result(lost)
 
-    async def _answer(self, connection: McpConnection, name: str, arguments: Mapping[str, Any]) -> ToolResult:
+    async def _answer(
+        self, connection: McpConnection, described: Description, arguments: Mapping[str, Any]
+    ) -> ToolResult:
+        name, acted = f"MCP server '{self._server.name}'", described.effect == "external"
         try:
-            answer = await connection.call(name, arguments)
+            answer = await connection.call(described.remote_name, arguments)
         except MCPError as error:
-            self._restarts = 0
-            return failed_result(connection.secrets.hide(f"MCP server '{self._server.name}' refused: {error.message}"))
+            text, acted = f"{name} refused: {error.message}", False
         except ConnectionLostError:
             raise
-        except Exception as error:  # an answer that breaks the protocol or the tool's own schema
-            message = f"MCP server '{self._server.name}' answered wrongly: {error_text(error)}"
-            return failed_result(connection.secrets.hide(message))
+        except Exception as error:  # An answer that breaks the protocol or the tool's own schema, or none at all.
+            told = str(error) if isinstance(error, NoAnswerError) else error_text(error)
+            text = f"{name} answered wrongly: {told}{f'. {_DOUBT}' if acted else ''}"
+        else:
+            self._restarts = 0
+            return result_of(answer, connection.secrets)
         self._restarts = 0
-        return result_of(answer, connection.secrets)
+        return failed_result(connection.secrets.hide(text), may_have_acted=acted)
