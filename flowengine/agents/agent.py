@@ -283,7 +283,7 @@ class Agent:
         parts = self._parts()
         with naming(self.name):
             settings = self.settings_for(options)
-            if self.tooling.servers or self.sources is not None:
+            if self.tooling or self.sources is not None:
                 async with open_turn(parts, settings, opening) as turn:
                     return await turn.respond()
             await check_input(parts, opening)

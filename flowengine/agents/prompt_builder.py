@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from flowengine.agents.caller import Caller
+from flowengine.agents.chat_window import ChatWindow
 from flowengine.agents.context_changes import ContextChanges, data_of, kept_changes
 from flowengine.agents.prompt import text_of
 from flowengine.agents.prompt_parts import (
@@ -20,7 +21,6 @@ from flowengine.agents.prompt_parts import (
     Part,
     PartPlace,
     PromptQuestion,
-    after_parts,
     assemble_messages,
     fixed_parts,
 )
@@ -36,6 +36,7 @@ from flowengine.core.run_scope import RunScope
 from flowengine.core.secret_values import Secrets
 from flowengine.errors import GuardrailError, RunError
 from flowengine.models.messages import Message
+from flowengine.models.model import Request
 from flowengine.models.open import Models
 from flowengine.tools.tool import Tool, ToolResult
 from flowengine.tools.toolset import ToolSet
@@ -58,10 +59,11 @@ async def open_prompt_builder(
     scope: RunScope | None,
     recorded: Sequence[Any],
     secrets: Secrets | None = None,
+    names: Sequence[str] = (),
 ) -> PromptBuilder:
     """The material of one run. `models`: those that its sources know by name. `kept`: what the ancestors of its node
     keep; None for an agent that stands alone. `recorded`: what an interrupted attempt of the node has told. `secrets`:
-    what no text of a file may bring into a prompt.
+    what no text of a file may bring into a prompt. `names`: of the agent's tools.
     """
     skills = None
     if sources.skills is not None:
@@ -75,8 +77,20 @@ async def open_prompt_builder(
         contexts.load(kept)
     return PromptBuilder(
         *(sources.budget, memories, contexts, skills, agent, words, gateway, models, recorded, secrets),
+        window=ChatWindow(words, [*names, *_tool_names(contexts)]),
         is_run=kept is not None,
+        is_plain=not sources.names() and sources.budget is None,
     )
+
+
+def _tool_names(contexts: ContextManager | None) -> list[str]:
+    return [tool.name for each in (() if contexts is None else contexts.tool_sets()) for tool in each.tools]
+
+
+def _movable(parts: Iterable[Part]) -> list[Part]:
+    """The parts of the question: those before it, and the chat after it, are given with each request."""
+    fixed = (PartPlace.SYSTEM, PartPlace.EARLIER, PartPlace.REMARK, PartPlace.AFTER)
+    return [each for each in parts if each.place not in fixed]
 
 
 @dataclass(eq=False)
@@ -94,8 +108,11 @@ class PromptBuilder:
     models: Models
     recorded: Sequence[Any]
     secrets: Secrets | None
+    window: ChatWindow
     is_run: bool
     """Whether it is a flow's, which keeps what changes."""
+    is_plain: bool
+    """Whether there is nothing but the agent's own texts and tools."""
     _query: str = ""
     _packing: Packing = field(init=False)
     _asked: Message | None = None
@@ -117,32 +134,47 @@ class PromptBuilder:
     async def prompt(self, question: PromptQuestion, caller: Caller) -> tuple[Message, ...]:
         """The chat that asks a question."""
         self._query = question.input_text
-        self._packing = Packing(caller, self.words, self.budget)
+        self._packing = Packing(caller, self.words, self.budget, is_quiet=self.is_plain)
         context = [Part(PartPlace.CONTEXT, each) for each in await self._gather_entries()]
         listed, loaded = ([], []) if self.skills is None else await self.skills.parts(self._query)
         loaded = [self._hide_secrets(each) for each in loaded]
         parts = question.parts(listed, [*context, *loaded, *await self._render_contexts()])
-        parts = await self._packing.pack(parts)
+        parts = await self._packing.pack(parts, self._packing.room(self._count_beside(caller.loop().schemas)))
         self._attachments, self._shared = question.attachments, question.shared
         messages = assemble_messages(self.words, parts, self._shared)
         if question.attachments:
             messages = attach_files(messages, question.attachments)
         self._asked = messages[-1]
-        self._parts = [each for each in parts if each.place not in (PartPlace.SYSTEM, PartPlace.EARLIER)]
+        self._parts = _movable(parts)
         return messages
 
-    async def refresh_messages(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    async def refresh_messages(self, request: Request) -> tuple[Message, ...]:
         """The chat with the contexts as they are now, and what tools said cut down where it outgrew the budget."""
+        messages = request.messages
         if self._is_stale:
             rendered = await self._render_contexts()
             self._parts = [*(each for each in self._parts if each.place is not PartPlace.TYPED), *rendered]
             self._is_stale, self._is_changed = False, True
-        if self._asked not in messages or not (self._is_changed or self._packing.exceeds(messages)):
+        if self._asked not in messages:
+            return messages
+        beside = self._count_beside([*request.tools, request.response_schema])
+        room = self._packing.room(beside)
+        if not (self._is_changed or self.window.is_cut or self._packing.exceeds(messages, room)):
             return messages
         at = len(messages) - 1 - messages[::-1].index(self._asked)  # The chat before may hold an equal one.
-        parts = [*fixed_parts(messages[:at]), *self._parts, *after_parts(messages[at + 1 :])]
-        shown = assemble_messages(self.words, await self._packing.pack(parts), self._shared)
-        return attach_files(shown, self._attachments, len(messages) - at - 1) if self._attachments else shown
+        before, after = [*fixed_parts(messages[:at]), *self._parts], messages[at + 1 :]
+        shown = assemble_messages(self.words, [*before, *self.window.parts(after)], self._shared)
+        if self._packing.exceeds(shown, room):
+            parts = await self.window.shrink(self._packing, before, after, room)
+            self._parts, self._is_changed = _movable(parts), True
+            shown = assemble_messages(self.words, parts, self._shared)
+        behind = len(shown) - at - 1
+        return attach_files(shown, self._attachments, behind) if self._attachments else shown
+
+    def _count_beside(self, schemas: Iterable[Any]) -> int:
+        """Tokens of the schemas of tools and answers, and of the tool that is offered once something is taken out."""
+        given = [each for each in schemas if each]
+        return self._packing.count_beside([*given, *(each.schema() for each in self.window.tools.tools if given)])
 
     async def _gather_entries(self) -> list[PackedEntry]:
         """Gathers the providers' entries, or takes those recorded by an interrupted attempt of the node."""
@@ -172,10 +204,11 @@ class PromptBuilder:
     # --- tools
 
     def tool_sets(self) -> Sequence[ToolSet]:
-        """The contexts' tools, as they are now, and those of skills."""
+        """The contexts' tools, as they are now, those of skills, and the one that gives back what was taken out."""
         sets = [] if self.contexts is None else self.contexts.tool_sets()
         brought = sets if self._changes is None else self._changes.wrap_sets(sets)
-        return brought if self.skills is None else [*brought, self.skills.tools]
+        skills = () if self.skills is None else (self.skills.tools,)
+        return (*brought, *skills, *((self.window.tools,) if self.window.is_cut else ()))
 
     def begin_round(self, calls: Iterable[tuple[Tool, Mapping[str, Any]]]) -> None:
         if self._changes is not None:

@@ -60,7 +60,9 @@ class PartPlace(IntEnum):
     PREVIOUS = 4
     """The session's history."""
     INPUT = 5
-    AFTER = 6
+    REMARK = 6
+    """What is said of the chat behind the question."""
+    AFTER = 7
     """What came after the question: requests for tools and their results, drafts and what is to be better."""
 
 
@@ -71,6 +73,8 @@ class Part(NamedTuple):
     entry: PackedEntry
     message: Message | None = None
     """The chat message whose text it is, for what was one before."""
+    handle: partial[str] | None = None
+    """Of a tool's result: makes the text that stands for what of it is left out, from a character on."""
 
     @classmethod
     def of(cls, place: PartPlace, text: str, source: str, *, pinned: bool = True, **details: Any) -> Part:
@@ -163,7 +167,7 @@ def assemble_messages(words: Messages, parts: Iterable[Part], shared: str = "") 
     system = [each.entry.fragment.text for each in at[PartPlace.SYSTEM]]
     before = generation_messages(
         words,
-        "\n\n".join(_texts_of(at[PartPlace.INPUT])),
+        "\n\n".join(_texts_of([*at[PartPlace.INPUT], *at[PartPlace.REMARK]])),
         instructions="\n\n".join(text for text in system if text.strip()),
         context="\n\n".join(
             [*_texts_of(sorted(at[PartPlace.CONTEXT], key=_order_of)), *_texts_of(at[PartPlace.TYPED])]
@@ -175,7 +179,7 @@ def assemble_messages(words: Messages, parts: Iterable[Part], shared: str = "") 
         shared=shared,
         stable="\n\n".join(_texts_of(takewhile(_is_stable, sorted(at[PartPlace.CONTEXT], key=_order_of)))),
     )
-    after = (each.message._replace(content=_text_or_mark(each)) for each in at[PartPlace.AFTER] if each.message)
+    after = (each.message._replace(content=_text_and_handle(each)) for each in at[PartPlace.AFTER] if each.message)
     return (*before, *after)
 
 
@@ -210,8 +214,15 @@ def _texts_of(parts: Iterable[Part]) -> list[str]:
     return [text for _, text in _present_parts(parts)]
 
 
-def _text_or_mark(part: Part) -> str:
-    return MARK if part.entry.state == "dropped" else part.entry.fragment.text
+def _text_and_handle(part: Part) -> str:
+    text, state = part.entry.fragment.text, part.entry.state
+    if state == "kept":
+        return text
+    left = "" if state == "dropped" else text
+    if part.handle is None:
+        return left or MARK
+    handle = part.handle(len(left.removesuffix(MARK).rstrip()))
+    return f"{left}\n{handle}" if left else handle
 
 
 # --- Token budget where none is set
@@ -247,45 +258,71 @@ _LARGE: Final = 200_000
 
 
 class Packing:
-    """Of one run of an agent. Texts that were counted once are not counted again."""
+    """Of one run of an agent. Texts that were counted once are not counted again.
 
-    def __init__(self, caller: Caller, words: Messages, budget: int | None) -> None:
+    A budget that was asked for is one of messages; the model's window is one of all that is sent.
+    """
+
+    def __init__(self, caller: Caller, words: Messages, budget: int | None, *, is_quiet: bool = False) -> None:
+        """`is_quiet`: nothing is noted of a prompt in which all is kept."""
         self._gateway = caller.gateway
         self._model = caller.model.name
         self._words = words
-        self._is_asked_for = budget is not None
-        self.budget = find_token_budget(caller.model, caller.settings.max_tokens) if budget is None else budget
+        self._asked_for = budget
+        self._window = find_token_budget(caller.model, caller.settings.max_tokens)
+        self._is_quiet = is_quiet
         self._counts: dict[str, int] = {}
         self._told: Receipt | None = None
 
-    async def pack(self, parts: Sequence[Part]) -> list[Part]:
-        """The parts with what became of each; noted, unless that is what was noted last."""
+    def room(self, beside: int) -> int | None:
+        """Tokens that the messages may have beside so many of what is sent with them; None: any number."""
+        if self._window is None:
+            return self._asked_for
+        left = max(self._window - beside, 1)
+        return left if self._asked_for is None else min(left, self._asked_for)
+
+    def count_beside(self, schemas: Iterable[Any]) -> int:
+        """Tokens of the schemas that are sent beside the messages."""
+        return sum(self._count(json.dumps(each, ensure_ascii=False)) for each in schemas)
+
+    async def pack(self, parts: Sequence[Part], room: int | None, *, is_strict: bool = False) -> list[Part]:
+        """The parts with what became of each; noted, unless that is what was noted last.
+
+        Where not even the fixed parts fit: a `BudgetError` for a budget that was asked for, or if `is_strict`.
+        """
         if sum(len(each.entry.fragment.text) for each in parts) > _LARGE:
-            packed = await to_thread.run_sync(self._pack, parts)
+            packed = await to_thread.run_sync(self._pack, parts, room, is_strict)
         else:
-            packed = self._pack(parts)
-        if packed.budget != self.budget:
-            over = f"the prompt's fixed parts have {packed.tokens:,} tokens, more than the {self.budget:,} that the"
+            packed = self._pack(parts, room, is_strict)
+        if packed.budget != room:
+            over = f"the prompt's fixed parts have {packed.tokens:,} tokens, more than the {room:,} that the"
             await self._gateway.note(Notice(f"{over} model seems to have room for"))
         receipt = receipt_of(packed)
-        if receipt != self._told:
+        if receipt != self._told and not (self._is_quiet and all(each.state == "kept" for each in packed.entries)):
             self._told = receipt
             await self._gateway.note(receipt)
         return [part._replace(entry=entry) for part, entry in zip(parts, packed.entries, strict=True)]
 
-    def exceeds(self, messages: Sequence[Message]) -> bool:
-        """Tells whether a chat has outgrown the budget."""
-        if self.budget is None or tokens_of(messages, count_bytes) <= self.budget:
-            return False
-        return tokens_of(messages, self._count) > self.budget
+    def count_parts(self, parts: Sequence[Part]) -> int:
+        """Tokens of the prompt that parts make."""
+        return tokens_of(assemble_messages(self._words, parts), self._count)
 
-    def _pack(self, parts: Sequence[Part]) -> Packed:
+    def count_text(self, text: str) -> int:
+        return self._count(text)
+
+    def exceeds(self, messages: Sequence[Message], room: int | None) -> bool:
+        """Tells whether a chat has outgrown the room."""
+        if room is None or tokens_of(messages, count_bytes) <= room:
+            return False
+        return tokens_of(messages, self._count) > room
+
+    def _pack(self, parts: Sequence[Part], room: int | None, is_strict: bool) -> Packed:
         entries = [each.entry for each in parts]
         make: Any = partial(pack, entries, measure=partial(self._measure, parts), count=self._count)
         try:
-            return make(self.budget)
+            return make(room)
         except BudgetError as error:
-            if self._is_asked_for:
+            if is_strict or (self._asked_for is not None and error.least > self._asked_for):
                 raise
             # What the model has room for is an estimate: with the least that there is, it is left to the vendor.
             return make(error.least)

@@ -41,8 +41,8 @@ class Bringer(Protocol):
 
     def tool_sets(self) -> Sequence[ToolSet]: ...
 
-    async def refresh_messages(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
-        """The messages as the model gets them, before each request: texts may differ, their number does not."""
+    async def refresh_messages(self, request: Request) -> tuple[Message, ...]:
+        """The messages of a request as the model gets them; what is taken out of them may bring a tool."""
         ...
 
     def begin_round(self, calls: Iterable[tuple[Tool, Mapping[str, Any]]]) -> None:
@@ -75,12 +75,13 @@ class CurrentTools:
         self._rules = rules
         self._served = served
         self._admit = admit
+        self._is_bringing = False
         self.offer = self._make_offer()
 
     async def renew(self) -> Offer:
         """The tools as they are now: the same object for as long as they stay the same."""
         changed = self._served is not None and await self._served.renew()
-        if changed or self.bringer is not None:
+        if changed or self._is_bringing or (self.bringer is not None and self.bringer.tool_sets()):
             self.offer = self._make_offer()
         return self.offer
 
@@ -88,6 +89,7 @@ class CurrentTools:
     def added(self) -> Sequence[ToolSet]:
         """Tools of typed contexts, skills and servers."""
         brought = () if self.bringer is None else self.bringer.tool_sets()
+        self._is_bringing = bool(brought)
         return (*brought, *(() if self._served is None else self._served.sets))
 
     def _make_offer(self) -> Offer:
@@ -132,6 +134,11 @@ class ToolLoop:
         self._rounds_left = limits.max_rounds
 
     @property
+    def schemas(self) -> Sequence[Mapping[str, Any]]:
+        """Of the tools that there are now."""
+        return self._schemas
+
+    @property
     def is_open(self) -> bool:
         """Whether the next request offers tools."""
         return bool(self._schemas) and self._rounds_left > 0
@@ -143,7 +150,7 @@ class ToolLoop:
             seen = current if self._bringer is None else await self._rewrite_messages(current, self._bringer)
             reply: Reply = await gateway.complete(model, seen, purpose=purpose)
             _check_refusal(reply, seen)
-            if not reply.tool_calls or not current.tools:
+            if not reply.tool_calls or not seen.tools:
                 return ToolLoopRequest(reply, current.messages[len(request.messages) :])
             current = await self._request_after(gateway, current, reply)
 
@@ -162,7 +169,7 @@ class ToolLoop:
                     else:
                         yield piece
             _check_refusal(reply, current)
-            if not reply.tool_calls or not current.tools:
+            if not reply.tool_calls or not seen.tools:
                 yield ToolLoopRequest(reply, current.messages[len(request.messages) :])
                 return
             current = await self._request_after(gateway, current, reply)
@@ -170,8 +177,10 @@ class ToolLoop:
                 yield "\n\n"
 
     async def _rewrite_messages(self, request: Request, bringer: Bringer) -> Request:
-        messages = await bringer.refresh_messages(request.messages)
-        return request if messages is request.messages else replace(request, messages=messages)
+        messages = await bringer.refresh_messages(request)
+        if messages is request.messages:
+            return request
+        return await self._add_offer(replace(request, messages=messages))
 
     async def _add_offer(self, request: Request) -> Request:
         if self._changing is not None and self._rounds_left > 0:

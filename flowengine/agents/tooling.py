@@ -85,6 +85,10 @@ class Tooling:
             self.check_rules([*self.sets, *current.added])
             yield lambda: ToolLoop(self._limits, current.offer, words, current)
 
+    def __bool__(self) -> bool:
+        """Whether there are any tools, or servers that may have some."""
+        return bool(self.servers) or any(each.tools for each in self.sets)
+
     def names(self) -> list[str]:
         """Tools and servers by name."""
         return [*(tool.name for each in self.sets for tool in each.tools), *(each.name for each in self.servers)]

@@ -319,7 +319,7 @@ async def open_turn(agent: AgentParts, settings: CallSettings, opening: TurnRequ
         with naming(agent.name):
             await check_input(agent, opening)
             around = settings.surroundings
-            material = None if agent.sources is None else await _open_builder(agent, agent.sources, opening, around)
+            material = await _open_builder(agent, opening, around) if agent.sources or agent.tooling else None
             environ = around.environ
             tools = agent.tooling.open(agent.words, environ, scope=opening.scope, admit=opening.admit, bringer=material)
             loop = await stack.enter_async_context(tools)
@@ -345,14 +345,13 @@ def turn_of(agent: AgentParts, opening: TurnRequest, caller: Caller) -> Turn:
     return Turn(agent, opening, messages, caller)
 
 
-async def _open_builder(
-    agent: AgentParts, sources: Sources, opening: TurnRequest, around: Surroundings
-) -> PromptBuilder:
+async def _open_builder(agent: AgentParts, opening: TurnRequest, around: Surroundings) -> PromptBuilder:
     # Imported here, with all that brings texts: most agents draw on nothing but their own.
     from flowengine.agents.prompt_builder import open_prompt_builder
+    from flowengine.agents.sources import Sources
 
     return await open_prompt_builder(
-        sources,
+        agent.sources or Sources(),
         agent.name,
         agent.words,
         opening.gateway,
@@ -361,6 +360,7 @@ async def _open_builder(
         opening.scope,
         opening.recorded,
         file_secrets(around.environ),
+        agent.tooling.names(),
     )
 
 

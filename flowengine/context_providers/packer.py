@@ -6,7 +6,8 @@ how many tokens the whole has is measured by a function that it is given.
 1. Pinned fragments are never touched. Where they alone exceed the budget, that is an error.
 2. What has a higher `priority` is taken first; of equal ones, what comes first.
 3. Fragments of one `group` stay or go together.
-4. The first that does not fit is shortened, where it stands alone; otherwise it is dropped.
+4. The first that does not fit is shortened, where it stands alone; otherwise it is dropped. Those that share their room
+   with others of their rank keep a part each.
 5. Of one source nothing survives that ranks below what was shortened or dropped: a history has no holes.
 """
 
@@ -49,6 +50,8 @@ class PackedEntry(NamedTuple):
     """Why it was shortened or dropped."""
     was: int | None = None
     """Tokens that it had before it was shortened."""
+    shares: bool = False
+    """Whether it gives way to others of its rank and source, so that each of them keeps a part."""
 
 
 class Packed(NamedTuple):
@@ -142,7 +145,7 @@ class _Units(NamedTuple):
 
 def _group_units(entries: Sequence[PackedEntry]) -> _Units:
     groups: dict[str | int, list[int]] = {}
-    for number, (fragment, state, _, _) in enumerate(entries):
+    for number, (fragment, state, *_) in enumerate(entries):
         if state != "dropped":
             groups.setdefault(fragment.group or number, []).append(number)
     loose = [unit for unit in groups.values() if not any(entries[each].fragment.pinned for each in unit)]
@@ -159,18 +162,22 @@ def _fill_room(
 ) -> list[PackedEntry]:
     """The entries once the room is taken up."""
     chosen, closed = list(entries), dict[str, int]()
+    shares: dict[int, int] = {}
+    """Entry → the room that it has beside others of its rank."""
     for unit in units.ranked:
         rank, sources = _rank_unit(entries, unit), {entries[each].fragment.source for each in unit}
         over = next((source for source in sources if closed.get(source, rank) > rank), None)
         cost = sum(_tokens_of(entries[each]) + _JOINT_TOKENS for each in unit)
-        if over is None and cost <= room:
+        if entries[unit[0]].shares and unit[0] not in shares:
+            shares |= _share_room(entries, _list_peers(entries, units, unit[0]), room)
+        if over is None and cost <= shares.get(unit[0], room):
             room -= cost
             continue
         why = f"{cost - _JOINT_TOKENS:,} tokens, and room for {max(room - _JOINT_TOKENS, 0):,}"
         cut = (
             None
             if over is not None or len(unit) > 1
-            else _shorten_entry(entries[unit[0]], room - _JOINT_TOKENS, count, why)
+            else _shorten_entry(entries[unit[0]], shares.get(unit[0], room) - _JOINT_TOKENS, count, why)
         )
         if cut is not None:
             chosen[unit[0]] = cut
@@ -183,13 +190,37 @@ def _fill_room(
     return chosen
 
 
+def _list_peers(entries: Sequence[PackedEntry], units: _Units, number: int) -> list[int]:
+    """The entries that share their room with this one, itself included."""
+    own = entries[number].fragment
+    alike = ((each, entries[each].fragment) for unit in units.ranked if len(unit) == 1 for each in unit)
+    return [
+        each
+        for each, fragment in alike
+        if entries[each].shares and (fragment.source, fragment.priority) == (own.source, own.priority)
+    ]
+
+
+def _share_room(entries: Sequence[PackedEntry], peers: Sequence[int], room: int) -> dict[int, int]:
+    """Entry → its share of the room: what the smaller ones leave is divided among the greater ones."""
+    shares: dict[int, int] = {}
+    for left, number in zip(
+        range(len(peers), 0, -1), sorted(peers, key=lambda each: _tokens_of(entries[each])), strict=True
+    ):
+        shares[number] = min(_tokens_of(entries[number]) + _JOINT_TOKENS, room // left)
+        room -= shares[number]
+    return shares
+
+
 def _shorten_entry(entry: PackedEntry, room: int, count: Callable[[str], int], why: str) -> PackedEntry | None:
     """The entry with the beginning of its text; None where that is not worth the room."""
     text = shorten_text(entry.fragment.text, room, count) if room >= _MIN_TOKENS else ""
     if not text:
         return None
     was = entry.was or entry.fragment.tokens
-    return PackedEntry(entry.fragment._replace(text=text, tokens=count(text)), "shortened", why, was)
+    return entry._replace(
+        fragment=entry.fragment._replace(text=text, tokens=count(text)), state="shortened", why=why, was=was
+    )
 
 
 def _count_entry(entry: PackedEntry, count: Count) -> PackedEntry:
