@@ -15,6 +15,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 
 import anyio
 
+from flowengine.core.cancellation import is_being_cancelled
 from flowengine.core.context import ignore_record
 from flowengine.core.file_keeper import FileKeeper
 from flowengine.core.file_values import FileValue, RefusedFileError
@@ -122,6 +123,8 @@ class DirectGateway:
             CALL_STEPS.reset(token)
         record = model_call(model, request, reply, purpose=purpose, key=key, occurrence=occurrence)
         await self._listener(record._replace(timeline=tell_steps(steps)) if steps else record)
+        if is_being_cancelled():
+            await anyio.lowlevel.checkpoint()  # The answer came all the same; nothing follows from it.
         return reply
 
     @asynccontextmanager

@@ -27,6 +27,7 @@ __all__ = [
     "describe_error",
     "failure_of_code",
     "find_entry_points",
+    "is_failure",
     "is_interrupt",
     "is_of_project",
     "load_entry_point",
@@ -104,6 +105,25 @@ def is_interrupt(error: BaseException) -> bool:
     if isinstance(error, BaseExceptionGroup):
         return any(is_interrupt(each) for each in cast("BaseExceptionGroup[BaseException]", error).exceptions)
     return isinstance(error, KeyboardInterrupt)
+
+
+def is_failure(error: BaseException) -> bool:
+    """Tells whether code ended itself by it and nothing else: it is neither an interrupt nor a cancellation, and holds
+    none.
+
+    >>> class Panic(BaseException): ...
+    >>> is_failure(Panic()), is_failure(SystemExit(1)), is_failure(KeyboardInterrupt())
+    (True, True, False)
+    """
+    if isinstance(error, Exception | SystemExit):
+        return True
+    if isinstance(error, BaseExceptionGroup):
+        return all(is_failure(each) for each in cast("BaseExceptionGroup[BaseException]", error).exceptions)
+    return not isinstance(error, KeyboardInterrupt | GeneratorExit) and not _is_cancellation(error)
+
+
+def _is_cancellation(error: BaseException) -> bool:
+    return any(kind.__name__ in ("CancelledError", "Cancelled") for kind in type(error).__mro__)
 
 
 def failure_of_code(error: JournalError) -> RunError:

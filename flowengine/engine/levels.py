@@ -84,10 +84,10 @@ class Level:
             raise Unfinished(Park() if walk.waits and not outside.stopped else CalledOff())
 
     async def _run_until(self, deadline: float, ledger: Ledger) -> None:
-        with anyio.move_on_at(deadline):
+        with anyio.move_on_at(deadline) as scope:
             await self._scheduler.run_level()
-            return
-        raise timeout_error(ledger)
+        if scope.cancel_called and self.walk.is_cut:
+            raise timeout_error(ledger)
 
     def make_context(self, **names: Any) -> FinalContext:
         """What is seen once all its nodes are settled. `names`: variables that are known only now."""

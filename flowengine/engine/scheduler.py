@@ -14,8 +14,9 @@ Theory of operation:
 - After a millisecond without a pause a worker lets others run, so that no flow starves its loop.
 
 A node that raises becomes a `NodeFailed`; what that means is the walk's to say. Being cancelled
-from outside cancels the nodes in flight (their clean-up runs), journals them as cancelled and
-starts nothing more.
+from outside cancels the nodes in flight (their clean-up runs), journals them as cancelled, whatever their
+code makes of it, and starts nothing more. Code that was not told (it shields itself, it blocks the loop) ends
+like any other. Whether a level has come to its end is the walk's to say as well.
 """
 
 from __future__ import annotations
@@ -32,10 +33,11 @@ import anyio
 from anyio.abc import TaskGroup
 
 from flowengine.core.budget import Ledger
+from flowengine.core.cancellation import drive, forget_cancellations, is_being_cancelled
 from flowengine.core.context import NodeResult, Note, Tell
 from flowengine.core.records import Decided, Received, Retry
 from flowengine.core.run_scope import RunScope
-from flowengine.core.user_code import ForeignExitError, describe_error
+from flowengine.core.user_code import ForeignExitError, describe_error, is_interrupt
 from flowengine.core.values import describe_value
 from flowengine.engine.events import (
     ErrorInfo,
@@ -50,7 +52,7 @@ from flowengine.engine.events import (
 )
 from flowengine.engine.parked import Parked
 from flowengine.engine.ports import CalledOff, Ended, Journal, Known, Node, Park, Skip
-from flowengine.engine.tasks import NodeSlots, drive, is_being_cancelled, meet_deadline
+from flowengine.engine.tasks import NodeSlots, meet_deadline, wait_until_cancelled
 from flowengine.engine.view import view_of
 from flowengine.engine.walk import Walk
 from flowengine.errors import (
@@ -148,10 +150,11 @@ class Scheduler:
         return level
 
     def run(self) -> Coroutine[Any, Any, None]:
-        """Run until nothing is left to start and nothing is in flight.
+        """Run until nothing is left to start and nothing is in flight; the walk then tells whether that is its end.
 
         Raises a `JournalError` when the record can no longer be kept: then nothing goes on.
         """
+        forget_cancellations()
         interval = self._journal.flush_interval
         return self._run_on() if interval is None else self._run_and_flush(interval)
 
@@ -189,6 +192,8 @@ class Scheduler:
         if self._is_inside and self._parked is not None:
             self._parked.leave(self)
         self._raise_end()
+        if self._walk.is_cut:
+            await anyio.lowlevel.checkpoint()  # The cancellation that cut it is told here, if only workers know of it.
 
     def _raise_end(self) -> None:
         """Raises the error that ended the level early."""
@@ -239,19 +244,23 @@ class Scheduler:
                         slots.give_back()
                     elif leaf:
                         slots.used -= 1
-                if suspended:
-                    slots.rested = perf_counter()
-                elif perf_counter() - slots.rested > YIELD_AFTER:
-                    await anyio.lowlevel.checkpoint()
-                    slots.rested = perf_counter()
+                now = perf_counter()
+                if suspended or now - slots.rested > YIELD_AFTER:
+                    if now > slots.looks_next and slots.has_stopped(now):
+                        walk.stop()
+                        await wait_until_cancelled()
+                    elif not suspended:
+                        await anyio.lowlevel.checkpoint()
+                        now = perf_counter()
+                    slots.rested = now
         except JournalError as error:
             self.give_up(error)
             if tasks is not None and not isinstance(error, SupersededError):  # What is paid for is stored all the same.
                 tasks.cancel_scope.cancel()
         except KeyboardInterrupt as error:
+            walk.stop()
             if tasks is None:
                 raise
-            walk.stop()
             self._interrupt = error  # Raised when the others have ended: out of a task it would stop asyncio's loop.
             tasks.cancel_scope.cancel()
         except anyio.get_cancelled_exc_class():
@@ -338,21 +347,20 @@ class Scheduler:
             event = self._fail(number, error)
         except JournalError:
             raise
-        except (Exception, SystemExit) as error:  # A node that calls sys.exit() ends itself, not its host.
+        except Exception as error:
             event = self._fail(number, error)
-        except KeyboardInterrupt as error:  # Raised by async code of the node.
-            if self._interruptible:
+        except BaseException as error:
+            if isinstance(error, GeneratorExit):
+                raise
+            is_told = isinstance(error, anyio.get_cancelled_exc_class()) and is_being_cancelled()
+            if not is_told and not (self._interruptible and is_interrupt(error)):
+                event = self._fail(number, error)  # It exits, or what it awaited was cancelled: that ends it alone.
+            else:
                 journal.append(NodeCancelled(path, clock()))
                 walk.abandon(number)
-                walk.stop()
-                raise
-            event = self._fail(number, ForeignExitError(describe_error(error)))
-        except anyio.get_cancelled_exc_class() as error:
-            if is_being_cancelled():
-                journal.append(NodeCancelled(path, clock()))
-                walk.abandon(number)
-                raise
-            event = self._fail(number, error)  # It awaited something else that was cancelled.
+                if is_told or isinstance(error, KeyboardInterrupt):
+                    raise
+                raise KeyboardInterrupt from error
         if type(result) is not Known:  # What is known from elsewhere is not lost with this record.
             waiting = journal.commit(self._slots.used <= 1)
             if waiting is not None:

@@ -12,7 +12,9 @@ Theory of operation:
 5. An earlier run's journal is folded (`restoring`): what had settled for good and has only such
    parents stays settled; everything else is decided again from the same facts, and so with the same
    outcome.
-6. The body of a loop, a map or a subflow is a walk of its own (`levels`), with the path of its
+6. A level ends by an unhandled failure (`failure`), by what stopped it (`is_cut`), by waiting for
+   somebody (`waits`), in this order; a level without these is `done`, and only a level that is done has a result.
+7. The body of a loop, a map or a subflow is a walk of its own (`levels`), with the path of its
    container before the paths of its nodes; what stops a walk stops the walks inside it.
 
 Status of a node, and what leads from one to the next:
@@ -266,6 +268,11 @@ class Walk:
     def done(self) -> bool:
         """Every node is settled, and none was stopped before its end."""
         return not self._unsettled and CANCELLED not in self._statuses
+
+    @property
+    def is_cut(self) -> bool:
+        """Something that may run has not run to its end: the walk was stopped, and is at no end of its own."""
+        return any(status in self._statuses for status in (READY, RUNNING, CANCELLED))
 
     @property
     def stopped(self) -> bool:

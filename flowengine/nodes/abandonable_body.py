@@ -37,7 +37,7 @@ class AbandonableBody:
         self.result: Ended | None = None
         self.error: BaseException | None = None
         self.overran = False
-        """Whether it was cancelled before it ended."""
+        """Whether its time was up, or it was cancelled, before it ended."""
         self._heard: _CutListener | None = None
         if isinstance(context, NodeContext):
             self._heard = _CutListener(context.runtime.listener)
@@ -51,11 +51,12 @@ class AbandonableBody:
         try:
             with self._scope, self._shield:
                 result = await node.run(context)
-                if not self._scope.cancel_called:
+                self.overran = self._scope.cancel_called or anyio.current_time() >= self._scope.deadline
+                if not self.overran:
                     self.result = result
         except BaseException as error:
             self.error = error
-        self.overran = self._scope.cancel_called
+        self.overran |= self._scope.cancel_called
 
     async def wait(self, until: float) -> bool:
         """Tells whether it has ended by then."""

@@ -17,15 +17,16 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 import anyio
 
 from flowengine.core.budget import Ledger, Spending
+from flowengine.core.cancellation import GRACE, is_being_cancelled, is_on_asyncio
 from flowengine.core.context import Context, NodeResult
 from flowengine.core.node_traits import TRAITS
 from flowengine.core.records import Decided, EffectDecided, Notice, ToolCall, Waited, tool_key
 from flowengine.core.records import Retry as RetryRecord
-from flowengine.core.user_code import USER_CODE, describe_error
+from flowengine.core.user_code import USER_CODE, describe_error, is_failure
 from flowengine.core.values import describe_value
 from flowengine.engine.levels import timeout_error
 from flowengine.engine.ports import Ended, Known, Node, Skip
-from flowengine.engine.tasks import GRACE, is_being_cancelled, is_on_asyncio, meet_deadline
+from flowengine.engine.tasks import meet_deadline
 from flowengine.engine.view import NodeContext
 from flowengine.errors import LONGEST_WAIT, NodeTimeoutError, OverdueError, RunError, TemplateError, may_have_arrived
 from flowengine.nodes.abandonable_body import AbandonableBody
@@ -141,7 +142,7 @@ class _Timed:
     async def run(self, context: Context, /) -> Ended:
         with anyio.move_on_after(self._seconds) as scope:
             result = await self._node.run(context)
-            if not scope.cancel_called:
+            if not scope.cancel_called and anyio.current_time() < scope.deadline:  # It may have blocked the loop.
                 return result
         raise self._overrun()
 
@@ -252,8 +253,8 @@ class _ExternalEffect(_Wrapped[Node]):
         await context.runtime.note(call)
         try:
             return await self._node.run(context)
-        except (Exception, SystemExit) as error:  # As the scheduler has it: a function that exits has failed.
-            if may_have_arrived(error):
+        except BaseException as error:
+            if not _has_failed(error) or may_have_arrived(error):
                 raise  # As if the process had died meanwhile: a person decides.
             await context.runtime.note(call._replace(result=describe_error(error), is_error=True, started=False))
             raise
@@ -304,10 +305,8 @@ class _Retrying:
 
 
 def _has_failed(error: BaseException) -> bool:
-    """Tells whether it is a node's failure, as the scheduler has it, and not the end of the run or of its task."""
-    if isinstance(error, anyio.get_cancelled_exc_class()):
-        return not is_being_cancelled()
-    return isinstance(error, Exception | SystemExit)
+    """Tells whether it is a node's failure, as the scheduler has it, and not what it made of its cancellation."""
+    return (is_failure(error) or isinstance(error, anyio.get_cancelled_exc_class())) and not is_being_cancelled()
 
 
 def _seconds_asked(state: RetryCallState) -> float:

@@ -465,7 +465,7 @@ class _Drive:
         before that is on record: if it is interrupted meanwhile, it is resumed, and leaves it again: nothing is kept
         twice.
         """
-        walk, journal, mail = self.walk, self.journal, self.mail
+        walk, journal, mail, has_ended = self.walk, self.journal, self.mail, False
         try:
             await commit_events(journal, *first)  # From here on the run can be found and resumed.
             try:
@@ -483,12 +483,13 @@ class _Drive:
                     unkept = await leave_behind(self.plan, self.store, leaving, walk, self._fence)
                     finished = finished._replace(unkept=tuple(unkept))
             finished = _write_end(finished, journal.append)
+            has_ended = True
             await commit_events(journal)
         except BaseException as error:
             with anyio.CancelScope(shield=True):
                 is_stopped = isinstance(error, anyio.get_cancelled_exc_class()) or is_interrupt(error)
                 end = RunFinished(self.clock(), "cancelled", unrecorded_usd=self._unrecorded_usd)
-                await _close_quietly(journal, *([end] if is_stopped else []))
+                await _close_quietly(journal, *([end] if is_stopped and not has_ended else []))
             raise
         await journal.close()
         if mail.given and finished.status in ("succeeded", "partial"):
@@ -515,7 +516,7 @@ class _Drive:
         seconds, stop = self.limits.timeout, None
         with anyio.move_on_after(seconds) as scope:
             stop = await self._schedule(tell)
-        if not scope.cancelled_caught:
+        if not scope.cancel_called or not self.walk.is_cut:
             return stop
         told = f"the run took longer than its limit of {seconds:g} s"
         return LimitError(told, part="", on_limit=self.limits.on_limit, limit="timeout")
@@ -593,6 +594,8 @@ class _Drive:
             if stop.on_limit == "partial":
                 return RunFinished(at, "partial", partial_outputs_of(self.plan, self.walk), told, part)
             return RunFinished(at, "paused" if stop.on_limit == "pause" else "failed", None, told, part)
+        if self.walk.is_cut:
+            return RunFinished(at, "cancelled")
         if self.walk.waits:
             return RunFinished(at, "waiting")
         try:

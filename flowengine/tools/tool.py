@@ -21,6 +21,8 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast, get_args
 
 import anyio
 
+from flowengine.core.cancellation import drive_apart
+from flowengine.core.user_code import is_failure
 from flowengine.errors import DefinitionError, did_you_mean, may_have_arrived, refuse_other_kind
 from flowengine.tools.result_text import cut, error_text
 
@@ -117,15 +119,19 @@ class Tool:
         is_external = self.effect == "external"
         with anyio.move_on_after(self.timeout) as scope:
             try:
-                result = await self.run(arguments)
-            # SystemExit too: a tool that ends with sys.exit() must not end the run.
-            except (Exception, SystemExit) as error:
+                result = await drive_apart(self._run(arguments))
+            except BaseException as error:  # A tool that ends with sys.exit() must not end the run.
+                if not is_failure(error):
+                    raise
                 text, acted = f"tool '{self.name}' failed: {error_text(error)}", is_external and may_have_arrived(error)
                 result = failed_result(f"{text}{_DOUBT if acted else ''}", may_have_acted=acted)
             if not scope.cancel_called:
                 return result
         text = f"tool '{self.name}' did not answer within {self.timeout:g} s and was given up"
         return failed_result(f"{text}{_DOUBT if is_external else ''}", may_have_acted=is_external)
+
+    async def _run(self, arguments: Mapping[str, Any]) -> ToolResult:
+        return await self.run(arguments)  # Any awaitable.
 
     def schema(self) -> dict[str, Any]:
         """The tool as OpenAI's function format has it, which every vendor's adapter reads."""

@@ -69,7 +69,28 @@ async def leave_later(context: Context) -> None:
     sys.exit(3)
 
 
+class Panic(BaseException):
+    """As extension modules raise it."""
+
+
+async def panic(context: Context) -> None:
+    raise Panic
+
+
+async def panic_later(context: Context) -> None:
+    await anyio.lowlevel.checkpoint()
+    raise Panic
+
+
+async def panic_in_a_group(context: Context) -> None:
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(panic_later, context)
+
+
 CODE: list[tuple[Callable[[Context], Any], str]] = [
+    (panic, "Panic"),
+    (panic_later, "Panic"),
+    (panic_in_a_group, "BaseExceptionGroup"),
     (speechless, "SpeechlessError"),
     (generator_exit, "GeneratorExit"),
     (keyboard_interrupt, "KeyboardInterrupt"),
@@ -94,6 +115,30 @@ async def test_whatever_a_function_raises_is_its_nodes_failure(function: Callabl
     run = await flow.run()
     assert run.status == "succeeded", run.error
     assert str(run.nodes["caught"].output).startswith(error)
+
+
+async def test_a_run_that_begins_in_a_cancelled_task_is_not_stopped_by_that():
+    """As where an application cleans up: only asyncio counts what a task was cancelled for."""
+
+    async def bounded(context: Context) -> str:
+        with anyio.move_on_after(0.001):
+            await anyio.sleep_forever()
+        return "done"
+
+    async def clean_up() -> None:
+        try:
+            await anyio.sleep_forever()
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                found.append((await Flow("f", {"a": FunctionNode(bounded)}).run()).status)
+            raise
+
+    found: list[str] = []
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(clean_up)
+        await anyio.wait_all_tasks_blocked()
+        tasks.cancel_scope.cancel()
+    assert found == ["succeeded"]
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])  # Only its tasks can be cancelled by other code.

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.anyio
 @pytest.fixture(autouse=True)
 def no_grace(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("flowengine.nodes.policy.GRACE", 0.01)
-    monkeypatch.setattr("flowengine.engine.tasks.GRACE", 0.0)
+    monkeypatch.setattr("flowengine.core.cancellation.GRACE", 0.0)
 
 
 class Stubborn:
@@ -228,7 +228,7 @@ async def test_time_limits_in_the_code_of_a_node_are_not_taken_for_its_cancellat
 
 async def test_a_node_that_ends_within_the_grace_keeps_its_clean_up(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("flowengine.nodes.policy.GRACE", 30.0)
-    monkeypatch.setattr("flowengine.engine.tasks.GRACE", 30.0)
+    monkeypatch.setattr("flowengine.core.cancellation.GRACE", 30.0)
     cleaned: list[str] = []
 
     async def tidy(context: Context) -> None:

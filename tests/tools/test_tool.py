@@ -7,12 +7,14 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+import anyio
 import pytest
 
 from flowengine.core.run_scope import RunScope
+from flowengine.tools.function_tool import tool_of
 from flowengine.tools.mcp.client import ServerTool, serve
 from flowengine.tools.mcp.server_settings import McpServer
-from flowengine.tools.tool import ArgumentCheck
+from flowengine.tools.tool import ArgumentCheck, ToolResult
 
 SCHEMA = {
     "type": "object",
@@ -103,3 +105,33 @@ async def test_a_tool_is_opened_by_its_servers_name_for_it(server: Callable[...,
         tool = await ServerTool(server(), "structured").open(scope)
         assert (tool.name, tool.effect) == ("test_structured", "none")
         assert (await tool.call({})).value == {"degrees": 3}
+
+
+class Panic(BaseException):
+    """As extension modules raise it."""
+
+
+async def raises() -> str:
+    """Raises."""
+    raise Panic("so")
+
+
+async def makes_something_of_it() -> str:
+    """Catches its cancellation."""
+    try:
+        await anyio.sleep_forever()
+    except BaseException:
+        return "made of it"
+    return "never"
+
+
+@pytest.mark.anyio
+async def test_whatever_a_tool_raises_is_its_result_but_for_what_it_makes_of_its_cancellation():
+    assert (await tool_of(raises).call({})).text == "tool 'raises' failed: Panic: so"
+    found: list[ToolResult] = []
+    with anyio.move_on_after(0.001) as scope:
+        found.append(await tool_of(makes_something_of_it).call({}))
+    assert scope.cancelled_caught
+    assert found == []
+    late = await tool_of(makes_something_of_it, timeout=0.001).call({})
+    assert "was given up" in late.text
