@@ -46,6 +46,7 @@ __all__ = [
     "needing_extra",
     "open_journal",
     "store_option",
+    "strict_limits_option",
 ]
 
 Command = Callable[..., int]
@@ -245,6 +246,12 @@ class FiniteRange(click.FloatRange):
         return found
 
 
+strict_limits_option = click.option(
+    "--strict-limits",
+    is_flag=True,
+    default=None,
+    help="Where money is limited, refuse calls whose price is not known.",
+)
 _SPENDING_OPTIONS: Final = (
     click.option(
         "--max-cost",
@@ -254,6 +261,7 @@ _SPENDING_OPTIONS: Final = (
     ),
     click.option("--max-calls", type=click.IntRange(min=1), metavar="N", help="Limit of model calls."),
     click.option("--max-tokens", type=click.IntRange(min=1), metavar="N", help="Limit of input and output tokens."),
+    strict_limits_option,
 )
 """Limits of a whole run, what it has spent before included."""
 OPTION_OF: Final[Mapping[str, str]] = {
@@ -366,6 +374,7 @@ _SETTINGS: Final = {
     "max_cost": "cost_usd",
     "max_calls": "model_calls",
     "max_tokens": "tokens",
+    "strict_limits": "needs_prices",
 }
 """Parameter of a command → the setting that it chooses."""
 

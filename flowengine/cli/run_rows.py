@@ -119,6 +119,12 @@ class RowMeter:
             f"{count:,} {status}" for status, count in sorted(self.statuses.items()) if status != "succeeded" and count
         ]
 
+    def complain(self, text: str) -> None:
+        """Say something beside the progress."""
+        self.end()
+        if not self._quiet:
+            complain(text)
+
     def end(self) -> None:
         """Take the line back."""
         if self._is_live and not self._quiet:
@@ -215,6 +221,7 @@ class RowsCommand:
             options=RunOptions(settings=settings, labels=self.labels, allow_changed=self.options.allow_changed),
             retry_failed=self.options.retry_failed,
             heard=meter.hear,
+            tell=meter.complain,
         )
         outputs = list(self.plan.outputs or self.plan.graph.ids)
         output = self.options.output

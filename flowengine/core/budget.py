@@ -28,7 +28,7 @@ import anyio
 
 from flowengine.errors import LimitError
 
-__all__ = ["Budget", "Ledger", "Limit", "OnLimit", "Reservation", "Spending"]
+__all__ = ["Budget", "Ledger", "Limit", "OnLimit", "Reservation", "Spending", "explain_unpriced"]
 
 Limit: TypeAlias = Literal["cost_usd", "tokens", "model_calls"]
 
@@ -106,6 +106,8 @@ class Ledger:
         self._waiting: list[tuple[int, _Waiter]] = []
         """A heap, the first to ask on top. A call waits in one of its ledgers: the first that holds it up."""
         self._has_refused = False
+        self.unpriced_models: dict[str, bool] = {}
+        """Models for whose calls the bound of money is not kept → whether that was told to a person."""
 
     @property
     def spent(self) -> Spending:
@@ -135,6 +137,12 @@ class Ledger:
     def bounds_any(self, *limits: Limit) -> bool:
         """Tells whether one of these limits is bounded, here or above."""
         return not self._bounded.isdisjoint(limits)
+
+    def note_unpriced(self, name: str) -> None:
+        """A model is asked whose price is not known; told to every part whose money is bounded."""
+        for ledger in self._line:
+            if ledger.bounds.cost_usd is not None:
+                ledger.unpriced_models.setdefault(name, False)
 
     def can_ever_fit(self, *, tokens: int, cost_usd: float | None) -> bool:
         """Tells whether a call that takes so much fits beside what was spent, here and above."""
@@ -306,6 +314,15 @@ class Reservation:
             self._payer._enter(_NOTHING, paid)  # pyright: ignore[reportPrivateUsage]
             paid = _NOTHING
         self._ledger._enter(self._asked, paid)  # pyright: ignore[reportPrivateUsage]
+
+
+def explain_unpriced(name: str) -> str:
+    """Says what it means that the price of a model is not known, and where it is said."""
+    table = f'[tool.flowengine.prices."{name}"]'
+    return (
+        f"the price of {name} is not known, so `cost_usd` is not kept for its calls; "
+        f"say it in the project file: {table} with input and output, in USD per million tokens"
+    )
 
 
 # --- Amounts as whole numbers

@@ -147,6 +147,8 @@ class WhatIf:
     budget: Budget = field(default_factory=Budget)
     concurrency: int = 10
     environ: Mapping[str, str] | None = field(default=None, repr=False)
+    settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Of each fork."""
     batch: BatchPace | None = None
     """Through vendors' batches."""
     tell: Callable[[str], object] = lambda text: None
@@ -193,6 +195,7 @@ class WhatIf:
             begin=self._fork,
             plan_of=lambda row: self._plan_of(self._start_of(row.data)),
             heard=self.heard,
+            tell=self.tell,
         )
         collector = open_collector(self.store, set_id, self.batch, self.tell)
         async with collector, aclosing(runs.results(self._rows())) as results:
@@ -206,7 +209,7 @@ class WhatIf:
     async def _fork(self, row: DataRow, run_id: str, ledger: Ledger, labels: Mapping[str, str]) -> Run:
         plan = self._plan_of(self._start_of(row.data))
         at = self.node.partition(".")[0].partition("[")[0]
-        options = RunOptions(run_id=run_id, above=ledger, labels=labels)
+        options = RunOptions(run_id=run_id, above=ledger, labels=labels, settings=self.settings)
         return await fork(plan, row.data, self.store, at, acts=False, options=options)
 
     def _compare(self, result: RowResult) -> WhatIfRow:

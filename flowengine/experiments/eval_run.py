@@ -221,6 +221,7 @@ class EvalRun:
             options=RunOptions(settings=self.settings, labels={"eval": self.file.name[-200:], "part": part}),
             retry_failed=True,
             heard=self.heard if part == "flow" else None,
+            tell=self.tell,
         )
 
     async def _collect(self, rows: RowSet, found: list[EvalRow]) -> None:

@@ -566,7 +566,7 @@ class _Drive:
     def _make_ledger(self) -> Ledger | None:
         """Returns the run's limits less its earlier spending; None without limits and counts."""
         limits, above = self.limits, self.options.above
-        if above is None and limits.bounds == Budget():
+        if above is None and limits.bounds == Budget() and not limits.needs_prices:
             return None
         history = self.walk.history
         spent = history.sum_spending()

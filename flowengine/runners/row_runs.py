@@ -30,7 +30,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 import anyio
 
 from flowengine.core.batching import BATCHING
-from flowengine.core.budget import Budget, Ledger, Spending
+from flowengine.core.budget import Budget, Ledger, Spending, explain_unpriced
 from flowengine.core.context import EMPTY, RunStatus
 from flowengine.core.json_values import dumps
 from flowengine.engine.events import ErrorInfo, RunFinished
@@ -187,6 +187,8 @@ class RowRuns:
     """What a row is run with, where that is not the same for all."""
     heard: Callable[[RowResult], None] | None = None
     """Called when a row has ended, in whatever order; must not block."""
+    tell: Callable[[str], object] = lambda text: None
+    """Hears of each model once for which a limit of money is not kept."""
     ledger: Ledger | None = None
     """What is spent now, where it is kept for more than these rows: its bounds hold then, instead of `budget`."""
     _shared: Ledger = field(init=False)
@@ -267,6 +269,9 @@ class RowRuns:
                 return
             order.workers -= not is_over
         order.put(each.place, result)
+        for name in [name for name, is_told in self._shared.unpriced_models.items() if not is_told]:
+            self._shared.unpriced_models[name] = True
+            self.tell(f"notice: {explain_unpriced(name)}")
         if self.heard is not None:
             self.heard(result)
 

@@ -74,7 +74,16 @@ def test_an_unknown_price_is_not_reported_as_nothing(
         monkeypatch.setenv("OPENAI_API_KEY", "k")
         said = flowengine("eval", "say.floweval.yaml", "-q", "--html", "report.html")
         again = flowengine("eval", "say.floweval.yaml", "-q", "--format", "json")
+        rows = flowengine("run", "say.yaml", "--data", "rows.jsonl", "--max-cost", "1")
+        strict = flowengine("run", "say.yaml", "--data", "rows.jsonl", "--max-cost", "1", "--strict-limits", "--fresh")
+        limited = flowengine("eval", "say.floweval.yaml", "--fresh", "--max-cost", "1")
+        refused = flowengine("eval", "say.floweval.yaml", "--fresh", "--max-cost", "1", "--strict-limits")
     assert said.code == 0, said.err
+    notice = "notice: the price of openai/local is not known, so `cost_usd` is not kept"
+    assert [each.err.count(notice) for each in (said, rows, strict, limited, refused)] == [0, 1, 0, 1, 0]
+    assert (rows.code, strict.code, limited.code) == (0, 1, 0)
+    assert "the price of openai/local is not known, so the budget of who started the run would not hold" in strict.err
+    assert "the run failed" in refused.out
     assert "paid 2 of 2 calls, $0+ instead of $0+; the price of 2 calls is not known" in said.out
     assert said.out.count("$0+\n") == 2  # The judge, and the slice.
     assert "$0<" not in (folder / "report.html").read_text()

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import click
 
 from flowengine.cli.ending import INTERRUPTED, run_until_interrupted
-from flowengine.cli.options import FiniteRange, open_journal, store_option
+from flowengine.cli.options import FiniteRange, open_journal, store_option, strict_limits_option
 from flowengine.cli.terminal import Results, complain, format_dollars, format_table
 from flowengine.core.budget import Budget
 from flowengine.experiments.edit_search import Blame, BlameReport, Probe
@@ -28,6 +28,7 @@ __all__ = ["command"]
 @click.option("--bad", required=True, metavar="REV", help="A git revision with a bad score.")
 @click.option("--scorer", metavar="NAME", help="The scorer.  [default: the eval's first]")
 @click.option("--max-cost", type=FiniteRange(min=0, min_open=True), metavar="USD", help="Maximum cost in USD.")
+@strict_limits_option
 @click.option(
     "--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True,
     help="How the result is printed.",
@@ -40,6 +41,7 @@ def command(
     bad: str,
     scorer: str | None,
     max_cost: float | None,
+    strict_limits: bool | None,
     form: str,
     quiet: bool,
     store: str | None,
@@ -64,7 +66,7 @@ def command(
             scorer=scorer,
             budget=Budget(cost_usd=max_cost),
             environ=load_environment(),
-            settings={"folder": os.getcwd()},
+            settings={"folder": os.getcwd(), **({"needs_prices": True} if strict_limits else {})},
             tell=(lambda text: None) if quiet else complain,
         )
         with results.alone():

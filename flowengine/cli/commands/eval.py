@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from flowengine.cli.ending import INTERRUPTED, run_until_interrupted
-from flowengine.cli.options import FiniteRange, duration, open_journal, store_option
+from flowengine.cli.options import FiniteRange, duration, open_journal, store_option, strict_limits_option
 from flowengine.cli.run_rows import RowMeter, pace_of
 from flowengine.cli.terminal import Results, complain, format_table
 from flowengine.core.budget import Budget
@@ -57,6 +57,7 @@ def command() -> None:
 @click.option("--rows", "first_rows", type=click.IntRange(min=1), metavar="N", help="Only the first N rows.")
 @click.option("--concurrency", type=click.IntRange(min=1), metavar="N", help="Maximum number of rows running at once.")
 @click.option("--max-cost", type=FiniteRange(min=0, min_open=True), metavar="USD", help="Instead of the file's.")
+@strict_limits_option
 @click.option("--model", metavar="NAME", help="Use this model in place of all models of the flow.")
 @click.option(
     "--format",
@@ -81,6 +82,7 @@ def run_eval(
     first_rows: int | None,
     concurrency: int | None,
     max_cost: float | None,
+    strict_limits: bool | None,
     model: str | None,
     form: str,
     html: str | None,
@@ -107,7 +109,11 @@ def run_eval(
             first_rows=first_rows,
             concurrency=concurrency,
             budget=None if max_cost is None else Budget(cost_usd=max_cost),
-            settings={"folder": os.getcwd(), **({} if model is None else {"model": model})},
+            settings={
+                "folder": os.getcwd(),
+                **({} if model is None else {"model": model}),
+                **({"needs_prices": True} if strict_limits else {}),
+            },
             batch=pace,
             tell=complain,
         )

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from flowengine.cli.ending import INTERRUPTED, run_until_interrupted
-from flowengine.cli.options import FiniteRange, duration, open_journal, store_option
+from flowengine.cli.options import FiniteRange, duration, open_journal, store_option, strict_limits_option
 from flowengine.cli.run_access import format_command
 from flowengine.cli.run_rows import RowMeter, pace_of
 from flowengine.cli.terminal import Results, complain, format_dollars, format_span, format_table
@@ -32,6 +32,7 @@ _SHOWN = 20
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Another option of the node, as JSON.")
 @click.option("--runs", required=True, metavar="RUNS", help="Which: 'flow=triage since=30d label.team=a limit=200'.")
 @click.option("--max-cost", type=FiniteRange(min=0, min_open=True), metavar="USD", help="Maximum cost in USD.")
+@strict_limits_option
 @click.option(
     "--concurrency", type=click.IntRange(min=1), default=10, show_default=True, metavar="N", help="Forks at once."
 )
@@ -52,6 +53,7 @@ def command(
     settings: tuple[str, ...],
     runs: str,
     max_cost: float | None,
+    strict_limits: bool | None,
     concurrency: int,
     form: str,
     quiet: bool,
@@ -78,6 +80,7 @@ def command(
                 budget=Budget(cost_usd=max_cost),
                 concurrency=concurrency,
                 environ=load_environment(),
+                settings={"needs_prices": True} if strict_limits else {},
                 batch=pace,
                 tell=complain,
             )

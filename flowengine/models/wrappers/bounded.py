@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 import anyio
 
 from flowengine.core.batching import CALL, AwaitsAnswer, CallPlace
-from flowengine.core.budget import Ledger, Reservation, Spending
+from flowengine.core.budget import Ledger, Reservation, Spending, explain_unpriced
 from flowengine.errors import DefinitionError, LimitError, ModelConfigError, ModelError
 from flowengine.models.messages import as_dict
 from flowengine.models.model import Model, PassThroughModel, Reply, Request, read_cost
@@ -142,7 +142,8 @@ class BoundedModel(PassThroughModel):
         for name in worst.unpriced if self._ledger.bounds_any("cost_usd") else ():
             if self._ledger.needs_prices:
                 raise ModelConfigError(_UNPRICED_REFUSED.format(name=name))
-            await self._tell(_UNPRICED.format(name=name))
+            self._ledger.note_unpriced(name)
+            await self._tell(explain_unpriced(name))
         place = CALL.get()
         try:
             if place is None:
@@ -193,10 +194,6 @@ class BoundedModel(PassThroughModel):
         return reply
 
 
-_UNPRICED: Final = (
-    "the price of {name} is not known, so `cost_usd` is not kept for its calls; "
-    'say it in the project file: [tool.flowengine.prices."{name}"] with input and output, in USD per million tokens'
-)
 _UNPRICED_REFUSED: Final = (
     "the price of {name} is not known, so the budget of who started the run would not hold for it: "
     'say it in the project file: [tool.flowengine.prices."{name}"] with input and output, in USD per million tokens'
