@@ -76,6 +76,7 @@ if TYPE_CHECKING:
     from flowengine.tools.tool import Tool, ToolResult
     from flowengine.tools.toolset import ToolSet
     from flowengine.typed_contexts.manager import ContextManager
+    from flowengine.typed_contexts.rag import RetrievalContext
     from flowengine.typed_contexts.typed import ToolCallResult, TypedContext
     from flowengine.version import __version__ as __version__
 
@@ -150,6 +151,7 @@ PUBLIC_GROUPS: Final[Mapping[str, Mapping[str, Sequence[str]]]] = {
             "ToolCallResult",
         ),
         "flowengine.typed_contexts.manager": ("ContextManager",),
+        "flowengine.typed_contexts.rag": ("RetrievalContext",),
         "flowengine.skills.skill_store": ("SkillStore",),
     },
     "What a node sees and what it hands back": {
@@ -255,6 +257,7 @@ __all__ = [
     "Question",
     "Reply",
     "Request",
+    "RetrievalContext",
     "RetrievalProvider",
     "RetryPolicy",
     "RoutingAgent",
@@ -289,12 +292,22 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name not in _PUBLIC:
-        raise AttributeError(f"module 'flowengine' has no attribute {name!r}")
+        raise _refuse_name(name)
     from importlib import import_module  # As above.
 
     value = getattr(import_module(_PUBLIC[name]), name)
     globals()[name] = value
     return value
+
+
+def _refuse_name(name: str) -> Exception:
+    from flowengine.foreign_names import find_foreign_class  # Only a name that is not there needs it.
+
+    answer = None if name.startswith("_") else find_foreign_class(name, _PUBLIC)
+    if answer is None:
+        return AttributeError(f"module 'flowengine' has no attribute {name!r}")
+    # Of an AttributeError `from flowengine import …` would show nothing.
+    return ImportError(f"cannot import name {name!r} from 'flowengine': {answer}", name=name)
 
 
 def __dir__() -> list[str]:

@@ -50,6 +50,8 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import Any, Final, Literal, ParamSpec, TypeVar, cast
 
+from flowengine.foreign_names import find_foreign_argument
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -145,7 +147,8 @@ def unknown_argument(owner: str, name: str, known: Iterable[str]) -> TypeError:
     TypeError("Flow.run has no argument 'context'; it has inputs, store")
     """
     known = list(known)
-    hint = did_you_mean(name, known) or f"; it has {', '.join(known)}"
+    foreign = find_foreign_argument(owner, name, known)
+    hint = f"; {foreign}" if foreign else did_you_mean(name, known) or f"; it has {', '.join(known)}"
     return TypeError(f"{owner} has no argument '{name}'{hint}")
 
 
@@ -155,6 +158,8 @@ def names_arguments(function: Callable[P, R]) -> Callable[P, R]:
     kinds = {name: each.kind for name, each in inspect.signature(function).parameters.items()}
     known = [name for name in kinds if name != "self"]
     placed = [name for name, kind in kinds.items() if kind is inspect.Parameter.POSITIONAL_OR_KEYWORD]
+    parameters = inspect.signature(function).parameters
+    needed = [name for name in placed if parameters[name].default is inspect.Parameter.empty]
     takes_others = inspect.Parameter.VAR_KEYWORD in kinds.values()
     owner = function.__qualname__.removesuffix(".__init__")
 
@@ -165,8 +170,11 @@ def names_arguments(function: Callable[P, R]) -> Callable[P, R]:
             found = ", ".join(reprlib.repr(each) for each in args[placed[:1] == ["self"] :])
             raise TypeError(f"{owner} takes {values} without a keyword, and found {found}")
         for name in named:
-            if name not in known and not takes_others:
+            if name not in known and not (takes_others and find_foreign_argument(owner, name, known) is None):
                 raise unknown_argument(owner, name, known)
+        missing = [each for each in needed[len(args) :] if each not in named]
+        if missing:
+            raise TypeError(f"{owner} needs {', '.join(missing)}, and found {', '.join(named) or 'nothing more'}")
         return function(*args, **named)
 
     if not inspect.iscoroutinefunction(function):

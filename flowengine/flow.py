@@ -131,9 +131,10 @@ class Flow(Drawable):
     plan: CompiledFlow
     """The compiled form, that runners run and pictures draw."""
 
+    @names_arguments
     def __init__(
         self,
-        name: str,
+        name: str = "flow",
         nodes: Mapping[str, Step] | None = None,
         *,
         steps: Mapping[str, Step] | None = None,

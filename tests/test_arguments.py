@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import inspect
+import re
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
+from importlib import import_module
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, cast, get_type_hints
 
 import pytest
 
+import flowengine
 from flowengine import (
     Agent,
     AgentNode,
@@ -28,6 +31,8 @@ from flowengine import (
     RoutingAgent,
     RunLimits,
     Runs,
+    TypedContext,
+    foreign_names,
 )
 from flowengine import builder as keywords
 from flowengine.agents.standalone import run_sync
@@ -42,7 +47,9 @@ from flowengine.flowfile.kinds.loop_kind import LoopNodeSpec
 from flowengine.flowfile.kinds.map_kind import MapNodeSpec
 from flowengine.flowfile.kinds.routing_kind import RoutingNodeSpec
 from flowengine.flowfile.kinds.subflow_kind import SubflowNodeSpec
+from flowengine.flowfile.loader import check_text
 from flowengine.journal.memory import MemoryStore
+from flowengine.memory import ChannelMemory
 from flowengine.nodes.node import FlowNode, NodeSettings
 from tests.support.require import require
 
@@ -186,7 +193,12 @@ OTHER_KINDS: list[tuple[Callable[[Any], Any], Any, str]] = [
     (lambda given: Runs(STORE).score("r", "quality", given), "0.8", "value must be a number or None, not str '0.8'"),
     (Runs, 5, "a store is a URL or a path as text, or an open store, not int"),
     (FunctionNode, "one", "a FunctionNode calls a function, not str"),
-    (lambda given: ConditionNode(given, "a", "b"), "ready", "a ConditionNode asks a function, not str"),
+    (
+        lambda given: ConditionNode(given, "a", "b"),
+        "ready",
+        "a ConditionNode asks a function, not str 'ready': its name is its key in the flow, "
+        "as in Flow('f', {'route': ConditionNode(choose, {'x': 'left', 'y': 'right'})})",
+    ),
     (AgentNode, "writer", "an AgentNode asks an Agent, not str"),
     (Agent("a", "Say it.", model="offline").run, None, "agent 'a' answers a text, not NoneType"),
     (lambda given: run_sync(stream_of(given)), 5, "agent 'a' answers a text, not int"),
@@ -206,7 +218,7 @@ def test_an_argument_of_another_kind_says_what_was_expected(call: Callable[[Any]
 
 
 def test_options_of_a_vendor_still_reach_the_model_call():
-    options: dict[str, Any] = {"top_p": 0.5, "seed": 7, "max_completion_tokens": 9, "reasoning_effort": "low"}
+    options: dict[str, Any] = {"top_p": 0.5, "seed": 7, "top_k": 9, "reasoning_effort": "low"}
     assert Agent("a", "Say it.", **options).settings.extra == options
 
 
@@ -281,3 +293,70 @@ def test_a_strict_checker_sees_them(tmp_path: Path):
     told = subprocess.run([sys.executable, "-m", "pyright", str(file)], capture_output=True, text=True, check=False)
     for number, name in ((4, "retries"), (5, "stroe"), (6, "input"), (7, "promt")):
         assert any(f":{number}:" in line and f'"{name}"' in line for line in told.stdout.splitlines()), told.stdout
+
+
+FOREIGN = {
+    "RefinireAgent": "write Agent",
+    "ConditionStep": "write ConditionNode",
+    "create_simple_flow": "Flow('name', steps={...})",
+    "MemoryRepository": "write from flowengine.memory import MemoryRepository",
+    "ScriptedModel": "write from flowengine.models.scripted import ScriptedModel",
+    "FlowBilder": "did you mean 'FlowBuilder'?",
+}
+
+
+@pytest.mark.parametrize(("name", "answer"), FOREIGN.items())
+def test_an_import_of_a_foreign_an_old_or_a_misspelt_name_answers_with_ours(name: str, answer: str):
+    with pytest.raises(ImportError, match=re.escape(answer)):
+        exec(f"from flowengine import {name}")
+
+
+@pytest.mark.parametrize("name", ["zebra", "__wrapped__", "Zebra"])
+def test_a_name_that_nothing_is_near_to_is_an_attribute_error(name: str):
+    assert not hasattr(flowengine, name)
+
+
+@pytest.mark.parametrize("ours", sorted({each for each in foreign_names._CLASSES.values() if "(" not in each}))
+def test_what_a_foreign_name_is_answered_with_is_there(ours: str):
+    module, _, name = ours.rpartition(".")
+    assert hasattr(import_module(module or "flowengine"), name)
+
+
+FIRST_ATTEMPTS: list[tuple[Callable[[], Any], str]] = [
+    (lambda: cast(Any, ConditionNode)("route", len, {}), "its name is its key in the flow"),
+    (lambda: cast(Any, ConditionNode)(condition=len, if_true="a"), "the function is the first value"),
+    (lambda: cast(Any, ConditionNode)(len, if_true="a"), "did you mean 'then'?"),
+    (lambda: cast(Any, Flow)(start="a", steps={"a": ONE}), "the first of `steps` is where a flow begins"),
+    (lambda: cast(Any, Agent)("a", "Say.", "Judge."), "Agent takes name, generation_instructions without a keyword"),
+    (lambda: cast(Any, RoutingAgent)("r", "Choose."), "RoutingAgent needs routes"),
+    (lambda: cast(Any, Agent)("a", "Say.", lang="ja"), "the language of prompts is locale='ja'"),
+    (lambda: cast(Any, Agent)("a", "Say.", context_manager=1), "did you mean 'contexts'?"),
+    (lambda: cast(Any, Agent)("a", "Say.", zebra=1), "options that only some vendors have go into `model_options`"),
+    (lambda: cast(Any, Agent)("a", "Say.", max_completion_tokens=1), "did you mean 'max_tokens'?"),
+    (lambda: cast(Any, TypedContext).create("a", "b", dataSchema=dict), "did you mean 'data_schema'?"),
+    (lambda: cast(Any, ChannelMemory)("C1", "general", long_term_memory="x"), "did you mean 'long_term'?"),
+]
+
+
+@pytest.mark.parametrize(("attempt", "answer"), FIRST_ATTEMPTS)
+def test_a_first_attempt_in_the_words_of_another_library_is_answered_with_what_to_write(
+    attempt: Callable[[], Any], answer: str
+):
+    with pytest.raises((TypeError, DefinitionError), match=re.escape(answer)):
+        attempt()
+
+
+PYTHONS_OWN_KEYS = {
+    "evaluation_instructions": "evaluate",
+    "orchestration_mode": "improve",
+    "routing_instruction": "routing",
+    "context_providers_config": "context",
+    "session_history": "context",
+}
+
+
+@pytest.mark.parametrize(("key", "ours"), PYTHONS_OWN_KEYS.items())
+def test_a_flow_file_answers_pythons_words_with_its_own(key: str, ours: str):
+    text = f"flowengine: v1\nname: f\nnodes:\n  a: {{prompt: hi, {key}: x}}\n"
+    [problem] = [each for each in check_text(text, "f.yaml") if each.code == "FE201"]
+    assert f"did you mean '{ours}'?" in str(problem)

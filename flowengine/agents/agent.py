@@ -39,7 +39,7 @@ from flowengine.core.file_values import FileValue
 from flowengine.core.locale import load_messages
 from flowengine.core.records import Gateway
 from flowengine.core.run_scope import RunScope
-from flowengine.errors import DefinitionError, InputError, refuse_other_kind
+from flowengine.errors import DefinitionError, InputError, names_arguments, refuse_other_kind
 from flowengine.models.call_options import OF_GENERATING, ModelOptions, PromptCaching
 from flowengine.models.messages import Message
 from flowengine.models.model import Model
@@ -69,6 +69,7 @@ class Agent:
     User input: I am Ann
     """
 
+    @names_arguments
     def __init__(
         self,
         name: str,

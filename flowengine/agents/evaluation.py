@@ -28,7 +28,7 @@ from flowengine.agents.structured import AnswerShape, StructuredAnswer, UnfitErr
 from flowengine.core.context import EvaluationResult, Share
 from flowengine.core.locale import load_messages
 from flowengine.core.records import Gateway, Notice, Round
-from flowengine.errors import DefinitionError, LimitError, RunError, refuse_other_kind
+from flowengine.errors import DefinitionError, LimitError, RunError, names_arguments, refuse_other_kind
 from flowengine.models.call_options import ModelOptions, PromptCaching
 from flowengine.models.messages import Message
 from flowengine.models.model import Model
@@ -57,6 +57,7 @@ class EvaluationAgent(SubjectAgent):
     True
     """
 
+    @names_arguments
     def __init__(
         self,
         name: str,

@@ -29,7 +29,7 @@ from flowengine.core.context import RoutingResult, Share
 from flowengine.core.locale import load_messages
 from flowengine.core.records import Gateway, Notice
 from flowengine.core.values import find_label, label_key
-from flowengine.errors import DefinitionError, RouteError, refuse_other_kind
+from flowengine.errors import DefinitionError, RouteError, names_arguments, refuse_other_kind
 from flowengine.models.call_options import ModelOptions, PromptCaching
 from flowengine.models.model import Model
 
@@ -56,6 +56,7 @@ class RoutingAgent(SubjectAgent):
     'tea'
     """
 
+    @names_arguments
     def __init__(
         self,
         name: str,

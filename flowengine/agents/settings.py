@@ -17,7 +17,16 @@ from typing import Any, Final, TypeAlias, cast, get_args
 from flowengine.agents.structured import AnswerShape
 from flowengine.core.context import EvaluationResult, LLMResult
 from flowengine.errors import DefinitionError, find_nearest, refuse_other_kind
-from flowengine.models.call_options import DECIDING, OPTIONS, PromptCaching, find_option_problems, normalize_options
+from flowengine.foreign_names import find_foreign_argument
+from flowengine.models.call_options import (
+    DECIDING,
+    OPTIONS,
+    SAID_OTHERWISE,
+    VENDOR_OPTIONS,
+    PromptCaching,
+    find_option_problems,
+    normalize_options,
+)
 from flowengine.models.definitions import ModelDefinition
 from flowengine.models.dotenv import PROCESS_ENVIRONMENT
 from flowengine.models.model import Model, missing_members
@@ -270,18 +279,19 @@ def arguments_of(agent: type[Any]) -> frozenset[str]:
 
 
 def check_options(options: Mapping[str, Any], known: frozenset[str]) -> None:
-    """Refuse what is no option of a model call, and what looks like a misspelt argument of the agent."""
+    """Refuse what is neither an argument of the agent nor an option that all vendors' calls have."""
     known = known | OPTIONS.keys() | {"model_options"}
     for option in options:
-        if option in OPTIONS or option == "model_options":
+        if option in OPTIONS or option == "model_options" or option in VENDOR_OPTIONS:
             continue
         if option in _NO_OPTIONS:
             raise DefinitionError(f"'{option}' is neither an argument here nor an option of a model call")
-        # Vendors' own options resemble ours (`max_completion_tokens`), so only a near miss counts.
-        elsewhere = (each for each in _ELSEWHERE.get(option, ()) if each in known)
-        meant = find_nearest(option, known, 0.85) or next(elsewhere, None)
-        if meant is not None:
-            raise DefinitionError(f"unknown argument '{option}'; did you mean '{meant}'?")
+        # Vendors' own options resemble ours, so only a near miss counts.
+        meant = (*_ELSEWHERE.get(option, ()), SAID_OTHERWISE.get(option))
+        near = find_nearest(option, known, 0.85) or next((each for each in meant if each in known), None)
+        answer = f"did you mean '{near}'?" if near else find_foreign_argument("Agent", option, known)
+        known_place = "options that only some vendors have go into `model_options`"
+        raise DefinitionError(f"unknown argument '{option}'; {answer or known_place}")
 
 
 def call_settings(agent: type[Any], given: Mapping[str, Any]) -> CallSettings:

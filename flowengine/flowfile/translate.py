@@ -229,6 +229,19 @@ _ELSEWHERE: Final[Mapping[str, Sequence[str]]] = {
     **dict.fromkeys(("question", "prompt"), ("message",)),
     "inputs": ("with",),
     "body": ("nodes",),
+    # What Python calls an agent's settings
+    **dict.fromkeys(
+        ("evaluation_instructions", "evaluation_criteria", "evaluation_threshold", "evaluation_model"), ("evaluate",)
+    ),
+    **dict.fromkeys(
+        ("orchestration_mode", "max_improvement_iterations", "improvement_patience", "improvement_callback"),
+        ("improve",),
+    ),
+    **dict.fromkeys(("routing_instruction", "routing_instructions", "min_confidence"), ("routing",)),
+    **dict.fromkeys(("context_providers_config", "session_history", "conversation_history"), ("context",)),
+    "generation_instructions": ("instructions",),
+    "output_model": ("output",),
+    "max_tool_calls": ("max_tool_rounds",),
 }
 """Keys that other tools have → what may be meant by them here."""
 

@@ -18,9 +18,15 @@ if TYPE_CHECKING:
         ConversationStore,
         PromptRecord,
     )
-    from flowengine.memory.scopes.generation import MemoryLimits, long_term_messages, short_term_messages
-    from flowengine.memory.scopes.judge import ReplyDecision
+    from flowengine.memory.scopes.generation import (
+        MemoryGenerator,
+        MemoryLimits,
+        long_term_messages,
+        short_term_messages,
+    )
+    from flowengine.memory.scopes.judge import ReplyDecision, judge
     from flowengine.memory.scopes.memories import (
+        WORKSPACE_ID,
         Memory,
         MemoryRepository,
         MemoryScope,
@@ -29,7 +35,7 @@ if TYPE_CHECKING:
         thread_scope_id,
     )
     from flowengine.memory.scopes.memory_prompt import prompt_messages, system_prompt
-    from flowengine.memory.scopes.memory_updater import MemoryLoader, Windows
+    from flowengine.memory.scopes.memory_updater import MemoryKeeper, MemoryLoader, Windows
     from flowengine.memory.scopes.sql_stores import SQLConversationStore, SQLMemoryRepository
 
 _MODULES: Final = (
@@ -39,12 +45,15 @@ _MODULES: Final = (
 """Those that need few others come first."""
 
 __all__ = [
+    "WORKSPACE_ID",
     "Channel",
     "ChannelMemory",
     "ChannelMessage",
     "ChannelMessages",
     "ConversationStore",
     "Memory",
+    "MemoryGenerator",
+    "MemoryKeeper",
     "MemoryLimits",
     "MemoryLoader",
     "MemoryRepository",
@@ -55,6 +64,7 @@ __all__ = [
     "SQLConversationStore",
     "SQLMemoryRepository",
     "Windows",
+    "judge",
     "long_term_messages",
     "open_memory",
     "parse_thread_scope_id",

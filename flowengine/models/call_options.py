@@ -21,6 +21,7 @@ __all__ = [
     "MOST_STOPS",
     "OF_GENERATING",
     "OPTIONS",
+    "SAID_OTHERWISE",
     "VENDOR_OPTIONS",
     "ModelOptions",
     "OptionProblem",
@@ -241,13 +242,14 @@ _OF_THE_ENGINE: Final = frozenset(
     }
 )
 _OF_THE_NODE: Final = frozenset({*OPTIONS, "temperature", "max_tokens", "timeout", "max_retries", "fallbacks"})
-_SAID_OTHERWISE: Final = {
+SAID_OTHERWISE: Final = {
     "max_completion_tokens": "max_tokens",
     "max_output_tokens": "max_tokens",
     "stop_sequences": "stop",
     "random_seed": "seed",
     "effort": "reasoning_effort",
 }
+"""Vendor's word for an option → ours."""
 
 
 def find_vendor_option_problem(name: str, value: Any) -> OptionProblem | None:
@@ -262,8 +264,8 @@ def find_vendor_option_problem(name: str, value: Any) -> OptionProblem | None:
         return _problem_of_value(name, value)
     if name in _OF_THE_NODE:
         return OptionProblem(name, f"'{name}' is a key of its own", f"; write it beside `model_options`, as `{name}:`")
-    if name in _SAID_OTHERWISE:
-        meant = _SAID_OTHERWISE[name]
+    if name in SAID_OTHERWISE:
+        meant = SAID_OTHERWISE[name]
         return OptionProblem(
             name, f"'{name}' is said as `{meant}`", f"; write it beside `model_options`, as `{meant}:`"
         )

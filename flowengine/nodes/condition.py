@@ -46,6 +46,11 @@ class ConditionNode(FlowNode):
         **settings: Unpack[NodeSettings],
     ) -> None:
         """`has_otherwise` says that an answer without a route leads nowhere; `settings`: see `FlowNode`."""
+        if isinstance(cast(Any, function), str):
+            raise DefinitionError(
+                f"a ConditionNode asks a function, not str {function!r:.60}: its name is its key in the flow, "
+                "as in Flow('f', {'route': ConditionNode(choose, {'x': 'left', 'y': 'right'})})"
+            )
         refuse_other_kind(function, (Callable, Testable), "a ConditionNode asks a function", DefinitionError)
         check_arguments(ConditionNode.__init__, {"then": then, "otherwise": otherwise, "has_otherwise": has_otherwise})
         super().__init__(**settings)

@@ -20,7 +20,7 @@ from pydantic import AliasChoices, BaseModel, RootModel, ValidationError
 from pydantic.fields import FieldInfo
 
 from flowengine.context_providers.provider import settle
-from flowengine.errors import DefinitionError, StateError, did_you_mean, refuse_other_kind
+from flowengine.errors import DefinitionError, StateError, did_you_mean, names_arguments, refuse_other_kind
 from flowengine.tools.toolset import ToolSet
 
 __all__ = ["ToolCallResult", "TypedContext"]
@@ -89,6 +89,7 @@ class TypedContext(Generic[D]):
         self._lock = threading.RLock()  # Plain tools run in threads, several at once.
 
     @classmethod
+    @names_arguments
     def create(
         cls,
         id: str,

@@ -377,8 +377,8 @@ def test_what_is_no_context_is_refused(context: Any) -> None:
 
 
 def test_vendors_own_options_are_not_taken_for_misspelt_arguments() -> None:
-    agent = Agent("a", "Write.", max_completion_tokens=5, top_p=1, stop=["x"], seed=1, reasoning_effort="low")
-    assert set(agent.settings.extra) == {"max_completion_tokens", "top_p", "stop", "seed", "reasoning_effort"}
+    agent = Agent("a", "Write.", min_tokens=5, top_p=1, stop=["x"], seed=1, reasoning_effort="low")
+    assert set(agent.settings.extra) == {"min_tokens", "top_p", "stop", "seed", "reasoning_effort"}
 
 
 def test_run_works_without_an_event_loop() -> None:

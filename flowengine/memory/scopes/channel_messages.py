@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple, Protocol
 
-from flowengine.errors import DefinitionError, refuse_other_kind
+from flowengine.errors import DefinitionError, names_fields, refuse_other_kind
 from flowengine.memory.scopes.memories import aware
 
 __all__ = ["Channel", "ChannelMemory", "ChannelMessage", "ChannelMessages", "ConversationStore", "PromptRecord"]
@@ -100,6 +100,7 @@ class ConversationStore(Protocol):
         ...
 
 
+@names_fields
 @dataclass(frozen=True, slots=True)
 class ChannelMemory:
     """A channel that the bot is in, and what it remembers of it."""

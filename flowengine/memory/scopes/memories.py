@@ -15,6 +15,7 @@ from typing import Final, NamedTuple, Protocol, TypeVar, cast
 from flowengine.errors import DefinitionError, did_you_mean, refuse_other_kind
 
 __all__ = [
+    "WORKSPACE_ID",
     "Memory",
     "MemoryRepository",
     "MemoryScope",
@@ -28,6 +29,10 @@ __all__ = [
 ]
 
 # --- Whose a memory is, of what kind, and since when it holds
+
+
+WORKSPACE_ID: Final = "workspace"
+"""The scope id of the one workspace, where nothing else is said: what is kept of it is found under this."""
 
 
 class MemoryScope(StrEnum):

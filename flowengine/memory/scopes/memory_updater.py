@@ -23,6 +23,7 @@ from flowengine.memory.scopes.channel_messages import (
 )
 from flowengine.memory.scopes.generation import MemoryGenerator, MemoryLimits
 from flowengine.memory.scopes.memories import (
+    WORKSPACE_ID,
     Memory,
     MemoryRepository,
     MemoryScope,
@@ -67,7 +68,7 @@ class MemoryLoader:
         repository: MemoryRepository,
         conversations: ConversationStore,
         *,
-        workspace_id: str = "workspace",
+        workspace_id: str = WORKSPACE_ID,
         windows: Windows = Windows(),
         limits: MemoryLimits = MemoryLimits(),  # noqa: B008 - frozen
         locale: str = "en",
@@ -150,7 +151,7 @@ class MemoryKeeper:
     conversations: ConversationStore
     generator: MemoryGenerator
     _: KW_ONLY
-    workspace_id: str = "workspace"
+    workspace_id: str = WORKSPACE_ID
     windows: Windows = Windows()
 
     async def update_thread(self, channel_id: str, thread_ts: str, *, now: datetime) -> None:
