@@ -19,6 +19,7 @@ It reads nothing and writes nothing.
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -290,6 +291,10 @@ class Stub:
     """The code that it stands for, which is quoted above it as a comment."""
 
 
+_OWN: Final = "IMPORTED_"
+"""Before the names of variables: no vendor's and no cloud's begins so."""
+
+
 @dataclass
 class ImportedProject:
     """All that a reader found."""
@@ -323,15 +328,17 @@ class ImportedProject:
     def add_variable(self, name: str, why: str, *, is_read: bool = False) -> str:
         """The variable that holds a value of the source, by the name of that; `is_read`: templates read it.
 
+        Its name is the import's own, and of none that is set: a source that names the variable of somebody's key does
+        not get that key.
+
         >>> project = ImportedProject("Test", ImportLedger())
         >>> [project.add_variable(each, "") for each in ("my-key", "my.key", "my-key", "2nd")]
-        ['my_key', 'my_key_2', 'my_key', 'V_2nd']
+        ['IMPORTED_my_key', 'IMPORTED_my_key_2', 'IMPORTED_my_key', 'IMPORTED_2nd']
         """
         if name not in self._variables:
-            base = re.sub(r"[^A-Za-z0-9_]+", "_", name).strip("_") or "SECRET"
-            base = f"V_{base}" if base[0].isdigit() else base
+            base = f"{_OWN}{re.sub(r'[^A-Za-z0-9_]+', '_', name).strip('_') or 'SECRET'}"
             self._variables[name] = base
-            while self._variables[name] in self.environment:
+            while self._variables[name] in self.environment or self._variables[name] in os.environ:
                 self._alike[base] += 1
                 self._variables[name] = f"{base}_{self._alike[base] + 1}"
         found = self._variables[name]
@@ -339,6 +346,10 @@ class ImportedProject:
         if is_read and found not in (allowed := self.settings.setdefault("allow_env", [])):
             allowed.append(found)
         return found
+
+    def need_key(self, variable: str, why: str = "the key of the model") -> None:
+        """The variable of a vendor's key, which goes to that vendor alone."""
+        self.environment[variable] = why
 
     def hide_secret(self, name: object, value: object, owner: str) -> str | None:
         """The template that stands for a key of the source, which the environment has; None for what is no key."""

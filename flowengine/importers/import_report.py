@@ -46,6 +46,7 @@ def _lines(project: ImportedProject, files: Sequence[str], problems: Sequence[Di
     yield from _by_hand(elements, errors)
     yield "## Before the first run"
     yield ""
+    yield "- What the source asks for stands in `flowengine.toml`, as comments unless you said `--grant`."
     yield "- Code that was carried along is the source's own. Read it: a run imports and calls it."
     for name, why in sorted(project.environment.items()):
         yield f"- Set `{escape_code(name)}`: {escape_cell(why)}."

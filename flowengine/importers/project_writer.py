@@ -25,7 +25,7 @@ from flowengine.importers.form import GIVE, CarriedFile, FlowStep, ImportedFlow,
 from flowengine.importers.import_report import format_report
 from flowengine.importers.sample_values import Shapes, sample_of_schema
 
-__all__ = ["OWN_FILES", "Written", "write_project"]
+__all__ = ["OWN_FILES", "Written", "find_asks", "write_project"]
 
 OWN_FILES: Final = frozenset({"flowengine.toml", "IMPORT.md", "tests", "pyproject.toml"})
 """What no carried file may be called."""
@@ -65,11 +65,18 @@ Check = Callable[[Path], Sequence[Diagnostic]]
 
 
 def write_project(
-    project: ImportedProject, target: Path, *, force: bool = False, check: Check | None = None
+    project: ImportedProject,
+    target: Path,
+    *,
+    force: bool = False,
+    check: Check | None = None,
+    grant: bool = False,
 ) -> Written:
     """Write the project into a folder, which must be empty unless `force`, and validate it.
 
-    `check` gives the problems of a flow file; None: those that do not depend on where it runs.
+    `grant`: whether what the source asks for (`find_asks`) is allowed at once; else it stands in the project file as
+    comments, and the validation alone goes by it. `check` gives the problems of a flow file; None: those that do not
+    depend on where it runs.
     """
     try:
         _check_target(target, force)
@@ -78,7 +85,11 @@ def write_project(
             files.setdefault(path, data)  # What the import writes itself stands before a file of the source.
         for path, data in files.items():
             _write(target, path, data, force)
-        problems = _validate(project, target, check or _check)
+        try:
+            problems = _validate(project, target, check or _check)
+        finally:
+            if not grant:
+                _write(target, "flowengine.toml", _format_project_file(project, grant=False), force=True)
         report = format_report(project, sorted([*files, "IMPORT.md"]), problems)
         _write(target, "IMPORT.md", report, force)
     except OSError as error:
@@ -125,7 +136,7 @@ def _list_files(project: ImportedProject) -> Iterator[tuple[str, bytes | str]]:
     for carried in project.files:
         if _is_safe(carried):
             yield carried.path, carried.data
-    yield "flowengine.toml", _format_project_file(project)
+    yield "flowengine.toml", _format_project_file(project, grant=True)
     if any(each.get("type") == "file" for flow in project.flows for each in flow.inputs.values()):
         yield _SAMPLE_PATH, _SAMPLE_IMAGE
 
@@ -208,15 +219,40 @@ def _clean_line(text: str) -> str:
 # --- The project file
 
 
-def _format_project_file(project: ImportedProject) -> str:
-    calls = sorted({each.partition(":")[0] for flow in project.flows for each in _calls_of(flow)})
-    settings = dict(project.settings)
+def find_asks(project: ImportedProject) -> Mapping[str, Sequence[str]]:
+    """What the source asks for: key of the project file → its entries. Functions that the import wrote are its own."""
+    brought = {each.path.partition("/")[0].removesuffix(".py") for each in project.files}
+    asked = {
+        "allow_calls": [each for each in _modules_of(project) if each.partition(".")[0] in brought],
+        **{key: sorted(project.settings.get(key, ())) for key in ("allow_env", "allow_http", "allow_mcp")},
+    }
+    return {key: entries for key, entries in asked.items() if entries}
+
+
+def _modules_of(project: ImportedProject) -> Sequence[str]:
+    return sorted({each.partition(":")[0] for flow in project.flows for each in _calls_of(flow)})
+
+
+def _format_project_file(project: ImportedProject, *, grant: bool) -> str:
+    asks = find_asks(project)
+    own = [each for each in _modules_of(project) if each not in asks.get("allow_calls", ())]
+    allowed = {"allow_calls": own, **{key: entries for key, entries in asks.items() if grant and key != "allow_calls"}}
+    if grant:
+        allowed["allow_calls"] = _modules_of(project)
     lines = [
         "# What the flows of this folder may do. `flowengine explain FE502` lists all keys.",
         "# allow_calls: modules that `call:` and `tools:` may import; read them before the first run.",
-        f"allow_calls = {_toml(calls)}",
-        f"allow_env = {_toml(sorted(settings.pop('allow_env', [])))}",
+        *(f"{key} = {_toml(entries)}" for key, entries in allowed.items()),
     ]
+    if asks and not grant:
+        lines += [
+            "",
+            "# The source asks for what follows. None of it is allowed yet: take the `# ` from what it may have.",
+        ]
+        for key, entries in asks.items():
+            instead = "  # in the place of the line above" if key == "allow_calls" else ""
+            lines.append(f"# {key} = {_toml([*own, *entries] if instead else entries)}{instead}")
+    settings = {key: value for key, value in project.settings.items() if key not in asks}
     tables: dict[str, Any] = {key: value for key, value in settings.items() if isinstance(value, Mapping)}
     lines += [f"{key} = {_toml(value)}" for key, value in settings.items() if key not in tables]
     for key, table in tables.items():

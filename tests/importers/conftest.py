@@ -36,6 +36,6 @@ def import_files(write_files: Callable[[Mapping[str, str]], Path], tmp_path: Pat
         tree = SourceTree(write_files(files))
         project = read_source(tree, find_sources(tree, ".")[0])
         target = tmp_path / "target"
-        return project, write_project(project, target, force=True), target
+        return project, write_project(project, target, force=True, grant=True), target
 
     return run

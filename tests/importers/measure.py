@@ -50,7 +50,7 @@ def _measure_one(folder: Path, name: str, file: str, test: bool) -> Measured:
     try:
         project = read_source(SourceTree(folder), Found(name, file))
         with tempfile.TemporaryDirectory() as target:
-            written = write_project(project, Path(target), check=check_with_models)
+            written = write_project(project, Path(target), check=check_with_models, grant=True)
             tested = _run_tests(target) if test and not written.errors else None
     except DefinitionError as error:
         return Measured(name, source, f"not read: {str(error).splitlines()[0]}", 0, 0, [])

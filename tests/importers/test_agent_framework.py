@@ -202,7 +202,7 @@ def test_tables_texts_and_requests(import_files) -> None:
     project, written, folder = import_files({"flow.yaml": source})
     assert not written.errors
     assert not lost(project)
-    assert project.settings["allow_http"] == ["https://api.example.com/ FETCH_AUTHORIZATION"]
+    assert project.settings["allow_http"] == ["https://api.example.com/ IMPORTED_FETCH_AUTHORIZATION"]
     assert "sk-secret" not in (folder / "sample_flow.yaml").read_text("utf-8")
     done, _ = run(folder, {})
     assert done.nodes["say"].output == "- a: 1; - b: 2; - c: 4"

@@ -243,9 +243,9 @@ def test_state_requests_and_keys(import_files) -> None:
     assert "sk-very-secret" not in texts
     assert "sk-hidden" not in texts
     [step] = [each for each in project.flows[0].steps if each.id == "ask"]
-    assert step.keys["headers_env"] == {"X-Api-Key": "ASK_X_API_KEY", "Authorization": "TOKEN"}
+    assert step.keys["headers_env"] == {"X-Api-Key": "IMPORTED_ASK_X_API_KEY", "Authorization": "IMPORTED_TOKEN"}
     assert step.keys["json"] == {"a": "x {{ inputs.id }}", "b": "{{ inputs.id }}", "c": [1]}
-    assert project.settings["allow_http"] == ["https://shop.example.com/ ASK_X_API_KEY TOKEN"]
+    assert project.settings["allow_http"] == ["https://shop.example.com/ IMPORTED_ASK_X_API_KEY IMPORTED_TOKEN"]
 
 
 def test_searches_of_plugins_are_requests_to_the_services_that_they_asked(import_files) -> None:
@@ -601,9 +601,11 @@ def test_secrets_whose_names_are_alike_once_they_are_cleaned_have_variables_of_t
     source = app(places, "start>n", mode="advanced-chat", environment_variables=secrets)
     project, written, _ = import_files({"app.yml": source})
     assert not written.errors
-    assert project.settings["allow_env"] == ["SECRET", "SECRET_2", "my_key", "my_key_2"]
+    assert project.settings["allow_env"] == [
+        f"IMPORTED_{each}" for each in ("SECRET", "SECRET_2", "my_key", "my_key_2")
+    ]
     assert project.flows[0].steps[0].arguments["value"] == (
-        '{{ (env.SECRET | default("")) }}{{ (env.SECRET_2 | default("")) }}'
+        '{{ (env.IMPORTED_SECRET | default("")) }}{{ (env.IMPORTED_SECRET_2 | default("")) }}'
     )
 
 
@@ -632,7 +634,7 @@ def test_keys_in_parameters_and_bodies_come_from_the_environment(import_files) -
     assert not written.errors
     assert not any(key in each.read_text("utf-8") for each in folder.glob("*.*"))
     [step] = [each for each in project.flows[0].steps if each.id == "n"]
-    hidden = {name: f'{{{{ env.{name.upper()} | default("") }}}}' for name in ("n_key", "n_api_key")}
+    hidden = {name: f'{{{{ env.IMPORTED_{name.upper()} | default("") }}}}' for name in ("n_key", "n_api_key")}
     assert step.keys["query"] == {"key": hidden["n_key"], "q": "tea"}
     assert step.keys["json"] == {"api_key": hidden["n_api_key"], "max_tokens": "100", "q": "{{ inputs.text }}"}
 

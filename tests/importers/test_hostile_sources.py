@@ -107,7 +107,9 @@ def test_a_stub_holds_what_it_quotes_as_comments_alone(tmp_path: Path) -> None:
 
 def test_the_project_file_can_be_read_whatever_stands_in_an_address(tmp_path: Path) -> None:
     entries = ['https://a.example/\x7f"\\\x1f\u2028/']
-    write_project(ImportedProject("Test", ImportLedger(), settings={"allow_http": entries}), tmp_path / "target")
+    write_project(
+        ImportedProject("Test", ImportLedger(), settings={"allow_http": entries}), tmp_path / "target", grant=True
+    )
     assert tomllib.loads((tmp_path / "target/flowengine.toml").read_text("utf-8"))["allow_http"] == entries
 
 

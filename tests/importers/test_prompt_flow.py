@@ -388,8 +388,8 @@ def test_keys_that_stand_in_the_source_come_from_the_environment(import_files) -
     texts = "".join(each.read_text("utf-8") for each in folder.rglob("*") if each.is_file())
     assert "sk-0" not in texts
     assert "sk-a" not in texts
-    assert project.settings["allow_env"] == ["TIDY_API_KEY"]
-    assert {"TIDY_API_KEY", "SEARCH_API_KEY"} <= project.environment.keys()
+    assert project.settings["allow_env"] == ["IMPORTED_TIDY_API_KEY"]
+    assert {"IMPORTED_TIDY_API_KEY", "SEARCH_API_KEY"} <= project.environment.keys()
 
 
 def test_keys_of_inputs_and_outputs_that_nothing_reads_are_told(import_files) -> None:

@@ -21,16 +21,21 @@ _SHOWN: Final = 20
 @click.option("--root", metavar="DIR", help="Folder that files may be read from; default: that of FILE, or DIR.")
 @click.option("--from", "name", metavar="FORMAT", help="Format of the source; default: detected by content.")
 @click.option("--force", is_flag=True, help="Write into a non-empty folder and overwrite files.")
+@click.option("--grant", is_flag=True, help="Allow at once what the source asks for; default: it stands as comments.")
 @click.option("--json", "as_json", is_flag=True, help="Print every element as JSON.")
-def command(source: str, target: str, root: str | None, name: str | None, force: bool, as_json: bool) -> int:
+def command(
+    source: str, target: str, root: str | None, name: str | None, force: bool, grant: bool, as_json: bool
+) -> int:
     """Write a flow of another product, that of FILE or the one in DIR, into a folder, as a project.
 
-    IMPORT.md there says what became of each element. The result is validated. Exit code 1 where anything was lost.
+    IMPORT.md there says what became of each element. The result is validated. What the source asks for (code,
+    variables, addresses, servers of tools) is listed, and allowed with --grant only. Exit code 1 where anything was
+    lost.
     """
     from flowengine.cli.commands.validate import check_with_models
     from flowengine.importers.formats import FORMATS, find_sources, read_source
     from flowengine.importers.import_report import format_counts
-    from flowengine.importers.project_writer import write_project
+    from flowengine.importers.project_writer import find_asks, write_project
     from flowengine.importers.source_tree import SourceTree
 
     where = Path(source)
@@ -52,18 +57,23 @@ def command(source: str, target: str, root: str | None, name: str | None, force:
         several = ", ".join(each.file for each in found[:_SHOWN])
         raise InputError(f"'{source}' holds {len(found)} flows; name one of them: {several}")
     project = read_source(tree, found[0])
-    written = write_project(project, Path(target), force=force, check=check_with_models)
-    lost = project.ledger.count("lost")
+    written = write_project(project, Path(target), force=force, check=check_with_models, grant=grant)
+    lost, asks = project.ledger.count("lost"), find_asks(project)
     if as_json:
         elements = [{**each._asdict(), "origin": each.origin._asdict()} for each in project.ledger.elements]
         told = {"format": found[0].format, "source": found[0].file, "target": target, "files": written.files}
-        Results().value({**told, "elements": elements, "problems": written.problems})
+        Results().value({**told, "elements": elements, "asks": asks, "problems": written.problems})
     else:
         results = Results()
         results.line(f"{project.format}: {found[0].file} → {target} ({len(written.files)} files)")
         results.line(format_counts(project))
         for each in [one for one in project.ledger.elements if one.outcome == "lost"][:_SHOWN]:
             results.line(" ".join(f"{each.origin}: not mapped: {each.what}: {each.note}".split()))
+        for key, entry in ((key, each) for key, entries in asks.items() for each in entries):
+            results.line(f"{'allowed' if grant else 'asks for'}: {key} {' '.join(entry.split())}")
+        if asks and not grant:
+            file = Path(target, "flowengine.toml")
+            results.line(f"nothing of it is allowed yet: it stands in {file}; take the `# ` from what it may have")
     if len(found) > 1:
         others = ", ".join(each.file for each in found[1 : 1 + _SHOWN]) + (", …" if len(found) > 1 + _SHOWN else "")
         complain(f"notice: '{source}' holds {len(found) - 1} more, which come along where this one uses them: {others}")

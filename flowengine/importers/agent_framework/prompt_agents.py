@@ -116,7 +116,7 @@ def _read_model(model: Mapping[str, Any], source: YamlSource, project: ImportedP
         vendor = "azure" if "azure" in provider else "anthropic" if "anthropic" in provider else "openai"
         found["model"] = f"{vendor}/{re.sub(r'[^A-Za-z0-9_.:/@+-]+', '-', id)}"
         variable = {"azure": "AZURE_OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}.get(vendor, "OPENAI_API_KEY")
-        project.add_variable(variable, "the key of the model")
+        project.need_key(variable)
         notes += drop_refused(found["model"], found)
     ledger.note_done("model", origin, "; ".join(notes), by_hand, f"`{found.get('model')}`")
 

@@ -104,7 +104,7 @@ class RequestNodes(AppParts):
             "effect": "none",
         }
         self.project.allow_http("https://api.tavily.com/", ["TAVILY_AUTHORIZATION"])
-        self.project.add_variable("TAVILY_AUTHORIZATION", f"the header Authorization of '{place.id}', as `Bearer …`")
+        self.project.need_key("TAVILY_AUTHORIZATION", f"the header Authorization of '{place.id}', as `Bearer …`")
         self.note("the service is asked itself; what it answers is its JSON, where Dify made a text of it")
 
     def _ask_wikipedia(self, place: DifyNode, step: FlowStep, given: Given, settings: Mapping[str, Any]) -> None:
