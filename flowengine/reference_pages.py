@@ -29,6 +29,7 @@ from flowengine.flowfile.project.webhook_tables import WebhookRule
 from flowengine.flowfile.schema.editor_schema import field_docs
 from flowengine.flowfile.schema.reference import providers_section, reference
 from flowengine.journal.memory import MemoryStore
+from flowengine.models.capabilities import SaidCapabilities
 from flowengine.models.definitions import ModelDefinition
 from flowengine.models.http.vendor_traits import is_native
 from flowengine.models.pricing import Price
@@ -72,8 +73,8 @@ TABLES: Final[Mapping[str, ProjectTable]] = {
     "models": ProjectTable(
         "`[models.NAME]`",
         "A name of the project's own for a model ([Models](models.md)).",
-        (ModelDefinition,),
-        ("name", "place"),
+        (ModelDefinition, SaidCapabilities),
+        ("name", "place", "capabilities"),
     ),
     "prices": ProjectTable(
         '`[prices."MODEL"]`', "What a model costs that no public list knows, in dollars for a million tokens.", (Price,)

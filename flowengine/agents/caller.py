@@ -131,9 +131,14 @@ async def open_caller(
     loop: Callable[[], ToolLoop] = without_tools,
 ) -> Caller:
     """The caller for one run; tells the gateway when no model was chosen and a stand-in answers."""
-    gateway = DirectGateway() if gateway is None else gateway
     model, notice = open_model(settings)
-    check_taken(model, settings)
+    check_taken(
+        model,
+        settings,
+        has_tools=loop is not without_tools,
+        is_first=gateway is None or isinstance(gateway, DirectGateway),
+    )
+    gateway = DirectGateway() if gateway is None else gateway
     if notice:
         await gateway.note(Notice(notice))
     return Caller(gateway, model, settings, words, loop)

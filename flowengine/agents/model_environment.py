@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
-from flowengine.agents.settings import CallSettings, Surroundings
+from flowengine.agents.settings import CallSettings, Surroundings, UsualTemperature
+from flowengine.core.context import EMPTY
 from flowengine.errors import ModelConfigError
 from flowengine.models.definitions import (
     ModelMeaning,
@@ -111,26 +112,35 @@ _known: Final[dict[tuple[Any, ...], _Known]] = {}
 _MOST_KNOWN: Final = 1000
 
 
-def prepare_model(settings: CallSettings) -> None:
+def prepare_model(settings: CallSettings, *, has_tools: bool = False) -> None:
     """Raise now what asking the model would raise later (a missing key, an option that it refuses), and start a slow
-    import of its library."""
+    import of its library. `has_tools`: whether it may be offered tools."""
     model, _ = open_model(settings)
-    check_taken(model, settings)
+    check_taken(model, settings, has_tools=has_tools)
     for each in innermost_models(model, past_prices=True) if _is_name(settings.model) else ():
         if isinstance(each, LoadsLibrary):
             each.preload()
 
 
-def check_taken(model: Model, settings: CallSettings) -> None:
-    """`ModelConfigError` for an option that one of the models that may answer is known to refuse."""
+def check_taken(model: Model, settings: CallSettings, *, has_tools: bool = False, is_first: bool = False) -> None:
+    """`ModelConfigError` for an option that one of the models that may answer is known to refuse. `is_first`: nothing
+    has been asked yet with these settings, so that also what a call would be made without is told."""
+    temperature = None if isinstance(settings.temperature, UsualTemperature) else settings.temperature
     for each in innermost_models(model):
         options = {**default_options(each), **settings.extra}
-        if not options:
+        if not options and not has_tools and temperature is None:
             continue
         from flowengine.models.option_refusals import find_refusals  # Few agents set options.
 
-        for refusal in find_refusals(each.provider, each.name, {**options, "max_tokens": settings.max_tokens}):
-            raise ModelConfigError(f"model '{each.provider}/{each.name}' refuses `{refusal.option}`: {refusal.reason}")
+        definition = definition_of(each)
+        said = EMPTY if definition is None else definition.capabilities
+        options |= {"temperature": temperature, "max_tokens": settings.max_tokens}
+        vendor = settings.surroundings.providers.get(each.provider, _NOTHING)
+        adapter = (definition and definition.adapter) or vendor.adapter
+        for refusal in find_refusals(each.provider, each.name, options, said, has_tools=has_tools, adapter=adapter):
+            if is_first or not refusal.is_left_out:
+                told = f"model '{each.provider}/{each.name}' refuses `{refusal.option}`: {refusal.reason}"
+                raise ModelConfigError(told)
 
 
 def _is_by_name(settings: CallSettings) -> bool:
@@ -203,6 +213,7 @@ def _vendor_settings(meaning: ModelMeaning, around: Surroundings) -> dict[str, A
     served = {
         "adapter": adapter,
         "structured_output": (definition and definition.structured_output) or said.structured_output,
+        "capabilities": EMPTY if definition is None else definition.capabilities,
     }
     return {"environ": around.environ, "default_provider": around.default_provider, **kept, **served, **address}
 

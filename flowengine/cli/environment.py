@@ -42,7 +42,7 @@ def find_account() -> str:
 def read_model_facts(project: Project) -> ModelFacts:
     """Reads the model settings of a project."""
     environ = read_environment(project.root, load_environment())
-    return ModelFacts(environ, project.prices, project.default_provider, project.models)
+    return ModelFacts(environ, project.prices, project.default_provider, project.models, project.providers)
 
 
 def surroundings_of(project: Project) -> Surroundings:

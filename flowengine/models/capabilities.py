@@ -8,13 +8,36 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args
 
-__all__ = ["APIS", "Api", "Capabilities", "Kind", "kind_of"]
+__all__ = [
+    "APIS",
+    "EFFORT_BUDGETS",
+    "SAMPLINGS",
+    "Api",
+    "Capabilities",
+    "Kind",
+    "SaidCapabilities",
+    "Sampling",
+    "kind_of",
+]
 
 Api: TypeAlias = Literal["chat", "responses"]
 """OpenAI's chat completions, or its Responses API."""
-APIS: Final[tuple[Api, ...]] = ("chat", "responses")
+APIS: Final[tuple[Api, ...]] = get_args(Api)
+Sampling: TypeAlias = Literal["always", "unless it thinks", "never"]
+"""When a model takes a temperature or `top_p`."""
+SAMPLINGS: Final[tuple[Sampling, ...]] = get_args(Sampling)
+
+EFFORT_BUDGETS: Final[Mapping[str, int]] = {
+    "minimal": 1024,
+    "low": 1024,
+    "medium": 2048,
+    "high": 4096,
+    "xhigh": 8192,
+    "max": 16384,
+}
+"""Effort → tokens to think with, for models of Anthropic's that know no effort."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +54,7 @@ class Capabilities:
     """The efforts that it takes, `none` among them where its thinking can be stopped."""
     usual_effort: str = ""
     """The one that it has where nothing is said; `none`: it does not think unasked."""
-    sampling: Literal["always", "unless it thinks", "never"] | None = None
+    sampling: Sampling | None = None
     """When it takes a temperature or `top_p`."""
     tools: bool | None = None
     takes_tools_thinking: bool = True
@@ -74,6 +97,31 @@ class Capabilities:
         if self.sampling == "unless it thinks":
             return not self.thinks_at(effort)
         return None if self.sampling is None else self.sampling == "always"
+
+
+class SaidCapabilities(NamedTuple):
+    """What a project says that a model can do; None where it says nothing."""
+
+    same_as: str | None = None
+    """The model of the table that it is, where its name does not say so: `openai/gpt-5.5` of a deployment."""
+    api: Api | None = None
+    """The only interface of OpenAI's protocol that it answers at: `chat` or `responses`."""
+    thinks: bool | None = None
+    """Whether it thinks before it answers."""
+    efforts: tuple[str, ...] | None = None
+    """The values of `reasoning_effort` that it takes."""
+    usual_effort: str | None = None
+    """The one that it has where nothing is said; `none`: it does not think unasked."""
+    sampling: Sampling | None = None
+    """When it takes a temperature or `top_p`: `always`, `unless it thinks` or `never`."""
+    tools: bool | None = None
+    """Whether it calls tools."""
+    streams: bool | None = None
+    """Whether it can be asked for its answer in pieces."""
+
+    def given(self) -> dict[str, Any]:
+        """Returns what is said, by name."""
+        return {name: value for name, value in self._asdict().items() if value is not None}
 
 
 # --- The parts of a name

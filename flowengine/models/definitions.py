@@ -34,6 +34,7 @@ __all__ = [
     "find_meaning",
     "has_own_price",
     "innermost_models",
+    "listed_as",
     "longest_answer_of",
     "read_said_key",
     "window_of",
@@ -65,6 +66,8 @@ class ModelDefinition:
     """How it takes the shape of an answer."""
     images: bool | None = None
     """Whether it takes images."""
+    capabilities: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """What it can do, by the names that `capabilities_of` takes."""
     adapter: str | None = None
     """`native`, or `litellm`: through litellm although there is a client for it here."""
     place: str = ""
@@ -206,13 +209,24 @@ def window_of(model: Model) -> int | None:
     own = definition_of(model)
     if own is not None and own.window is not None:
         return own.window
-    return None if is_stand_in(model.provider) else context_window(model.provider, model.name)
+    return None if is_stand_in(model.provider) else context_window(*listed_as(own, model.provider, model.name))
 
 
 def longest_answer_of(model: Model) -> int | None:
     """The longest answer of a model, in tokens; None where neither the project nor a list says it."""
     own = definition_of(model)
-    return (own and own.longest_answer) or longest_answer(model.provider, model.name)
+    return (own and own.longest_answer) or longest_answer(*listed_as(own, model.provider, model.name))
+
+
+def listed_as(definition: ModelDefinition | None, provider: str, name: str) -> tuple[str, str]:
+    """The vendor and the name under which a list has a model: as the project says that it is, else its own.
+
+    >>> listed_as(ModelDefinition("ours", "azure/prod", capabilities={"same_as": "openai/gpt-5"}), "azure", "prod")
+    ('openai', 'gpt-5')
+    """
+    said = definition.capabilities.get("same_as") if definition is not None else None
+    vendor, _, model = said.partition("/") if isinstance(said, str) else (provider, "", name)
+    return vendor, model
 
 
 # --- Which of several models inside each other may answer

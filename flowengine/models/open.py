@@ -13,6 +13,7 @@ from types import NoneType
 from typing import Any, Final, NamedTuple, Protocol, cast
 from urllib.parse import urlsplit
 
+from flowengine.core.context import EMPTY
 from flowengine.core.user_code import describe_error, load_entry_point, package_of
 from flowengine.errors import DefinitionError, FlowEngineError, ModelConfigError, find_nearest, refuse_other_kind
 from flowengine.models.call_options import OPTIONS
@@ -61,13 +62,15 @@ def get_llm(
     limiters: Limiters = limiter_for,
     adapter: str | None = None,
     structured_output: str | None = None,
+    capabilities: Mapping[str, Any] = EMPTY,
     **settings: Any,
 ) -> Model:
     """The model that a name means, with its retries and, where given, the vendor's limits, which `limiters` keep.
 
     `settings` are further arguments of every call (`api_base`, `api_version`); `environ` is where keys and addresses
     are read from. `adapter`: `litellm` where that is to ask a vendor whom this package can ask by itself.
-    `structured_output`: how the model takes an answer's shape, where another way is meant than is known of it. Raises
+    `structured_output`: how the model takes an answer's shape, where another way is meant than is known of it.
+    `capabilities`: what is said that it can do, as `capability_lookup.capabilities_of` takes it. Raises
     `ModelConfigError` for an unknown provider, for a name that no vendor is known to have unless there is a
     `default_provider`, for a missing address, and for a missing key unless `require_key` is False.
 
@@ -81,7 +84,7 @@ def get_llm(
     if is_packaged(vendor.name):
         made = _of_package(vendor.name, name, limits, PROCESS_ENVIRONMENT if environ is None else environ, settings)
     elif not vendor.is_stand_in and served_natively(vendor.name, adapter):
-        made = _find_backend(_NATIVE)(vendor, name, settings, structured_output)
+        made = _find_backend(_NATIVE)(vendor, name, settings, structured_output, capabilities)
     else:
         made = _find_backend(vendor.backend)(vendor, name, settings, structured_output)
     if vendor.is_stand_in:
@@ -113,12 +116,13 @@ def get_embedding(
     limiters: Limiters = limiter_for,
     adapter: str | None = None,
     structured_output: str | None = None,
+    capabilities: Mapping[str, Any] = EMPTY,
     **settings: Any,
 ) -> Model:
     """The model for embeddings that a name means: `openai/text-embedding-3-small`, `ollama/nomic-embed-text`.
 
-    The vendor, its key and its address are found as `get_llm` finds them; so are its limits. `structured_output` is of
-    models that answer, and of no use here.
+    The vendor, its key and its address are found as `get_llm` finds them; so are its limits. `structured_output`
+    and `capabilities` are of models that answer, and of no use here.
     """
     vendor, name, found = find_connection(model, environ=environ, **settings)
     if vendor.is_stand_in:
@@ -140,7 +144,9 @@ NO_EMBEDDINGS: Final = "the offline stand-in makes no embeddings: name a model t
 
 _OF_CALLS: Final = frozenset({"api_base", "api_key", "api_version", "temperature", "max_tokens", *OPTIONS})
 """Vendors have further ones of their own."""
-_OWN: Final = frozenset({"model", "provider", "environ", "require_key", "max_retries", "limits", "structured_output"})
+_OWN: Final = frozenset(
+    {"model", "provider", "environ", "require_key", "max_retries", "limits", "structured_output", "capabilities"}
+)
 
 
 def _check_arguments(

@@ -1,7 +1,7 @@
 """Says which options of a call a model refuses, as far as that is known before it is asked.
 
 Facts with their sources. Of a vendor or a model that is not listed nothing is said: it is asked, and answers. What
-models can do (think, be sampled, think this hard) is read from litellm's table, all else stands here.
+models can do (think, be sampled, think this hard) is the matter of `capability_lookup`, all else stands here.
 
 Sources, as of November 2026:
     [openai]     platform.openai.com/docs/api-reference/chat/create and /docs/guides/reasoning: reasoning models take
@@ -11,6 +11,8 @@ Sources, as of November 2026:
                  listed, with neither seed nor penalties; a budget is at least 1,024 tokens and less than `max_tokens`;
                  thinking goes with no temperature but 1 and with `top_p` from 0.95; temperatures go to 1; models with
                  adaptive thinking alone take no budget, those since Opus 4.7 no sampling parameters
+    [google]     ai.google.dev/gemini-api/docs/openai: its endpoint of OpenAI's protocol answers what it does not know
+                 with status 400 (github.com/n4ze3m/page-assist/issues/418)
     [mistral]    docs.mistral.ai/api
     [groq]       console.groq.com/docs/openai#currently-unsupported-openai-features
     [perplexity] docs.perplexity.ai/api-reference
@@ -23,7 +25,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from flowengine.models.pricing import listed_entry
+from flowengine.core.context import EMPTY
+from flowengine.models.capabilities import EFFORT_BUDGETS, Capabilities
+from flowengine.models.capability_lookup import capabilities_of
 
 __all__ = ["OptionRefusal", "find_refusals"]
 
@@ -33,28 +37,45 @@ class OptionRefusal(NamedTuple):
 
     option: str
     reason: str
+    is_left_out: bool = False
+    """Whether the call is made without it, and so works."""
 
 
-def find_refusals(provider: str, name: str, options: Mapping[str, Any]) -> Iterator[OptionRefusal]:
+def find_refusals(
+    provider: str,
+    name: str,
+    options: Mapping[str, Any],
+    said: Mapping[str, Any] = EMPTY,
+    *,
+    has_tools: bool = False,
+    adapter: str | None = None,
+) -> Iterator[OptionRefusal]:
     """Lists the options that a vendor's model refuses, in the form of `Request.extra`, including `temperature` and
-    `max_tokens`.
+    `max_tokens`. `said`: what a project says that the model can do; `has_tools`: whether it is offered tools;
+    `adapter`: `litellm` where that asks the vendor.
 
     >>> [each.option for each in find_refusals("anthropic", "claude-haiku-4-5", {"seed": 7, "top_p": 0.5})]
     ['seed']
     >>> list(find_refusals("offline", "offline", {"seed": 7}))
     []
     """
-    said = {option: value for option, value in options.items() if value is not None}
-    if not said:
+    given = {option: value for option, value in options.items() if value is not None}
+    if not given and not has_tools:
         return
-    refused = _OF_VENDORS.get(provider, {})
-    yield from (OptionRefusal(option, refused[option]) for option in said if option in refused)
-    left = {option: value for option, value in said.items() if option not in refused}
+    can = capabilities_of(provider, name, said)
+    if has_tools and can.tools is False:
+        yield OptionRefusal("tools", "it calls none")
+    refused = {**_OF_VENDORS.get(provider, {}), **({} if adapter == "litellm" else _AT_CHAT.get(provider, {}))}
+    yield from (OptionRefusal(option, refused[option]) for option in given if option in refused)
+    left = {option: value for option, value in given.items() if option not in refused}
     yield from _of_values(provider, left)
+    yield from _of_effort(provider, can, left)
     if provider in _OPENAI:
-        yield from _of_openai(provider, name, left)
+        yield from _of_openai(provider, name, can, left, has_tools=has_tools)
     elif provider == "anthropic":
-        yield from _of_anthropic(name, left)
+        yield from _of_anthropic(name, can, left)
+    else:
+        yield from _of_others(provider, can, left)
 
 
 # --- vendors
@@ -86,6 +107,22 @@ _OF_VENDORS: Final[Mapping[str, Mapping[str, str]]] = {
 }
 """Vendor → option that none of its models takes → why. [openai] [anthropic] [mistral] [groq] [perplexity] [litellm]"""
 
+_AT_CHAT: Final[Mapping[str, Mapping[str, str]]] = {
+    "google": dict.fromkeys(
+        (
+            "presence_penalty",
+            "frequency_penalty",
+            "top_k",
+            "min_p",
+            "repetition_penalty",
+            "logit_bias",
+            "safety_settings",
+        ),
+        'Google is asked in OpenAI\'s protocol, which has none; `adapter = "litellm"` asks it otherwise',
+    ),
+}
+"""The same of vendors where they are asked in OpenAI's protocol. [google]"""
+
 _TIERS: Final = {
     "openai": ("auto", "default", "flex", "scale", "priority"),
     "azure": ("auto", "default", "priority"),
@@ -109,39 +146,70 @@ def _of_values(provider: str, said: Mapping[str, Any]) -> Iterator[OptionRefusal
 
 # --- models
 
-_THINKING_SERIES: Final = re.compile(r"(?:ft:)?(?:o\d|gpt-(?!35)(?:[5-9]|\d\d)(?!-chat))")
-"""Models of OpenAI that think; `gpt-5-chat-latest` does not, and neither does `gpt-35-turbo`, as Azure calls it."""
 _VERBOSE_SERIES: Final = re.compile(r"(?:ft:)?gpt-(?!35)(?:[5-9]|\d\d)")
 _ANSWERING: Final = re.compile(r"(?:ft:)?(?:gpt-(?:3|4)|chatgpt-4)")
 """Models of OpenAI that are known not to think."""
-_UNSTOPPED: Final = re.compile(r"(?:ft:)?(?:o3(?!-mini)|o4-mini|gpt-5)")
+_UNSTOPPED: Final = re.compile(r"(?:ft:)?(?:o3(?!-mini)|o4-mini|gpt-(?!35)(?:[5-9]|\d\d))")
 _THINKS: Final = "it thinks before it answers, and takes none"
-_EFFORTS: Final = ("none", "minimal", "xhigh", "max")
-"""Efforts that only some models know, and of which the table says which."""
+_PENALTIES: Final = ("presence_penalty", "frequency_penalty")
 
 
-def _of_openai(provider: str, name: str, said: Mapping[str, Any]) -> Iterator[OptionRefusal]:
-    facts = listed_entry(provider, name) or {}
-    if provider == "azure" and not facts:
-        return  # The name is that of a deployment.
-    effort = said.get("reasoning_effort")
-    if effort is not None and _ANSWERING.match(name):
-        yield OptionRefusal("reasoning_effort", "it does not think before it answers")
-    elif effort in _EFFORTS and facts.get(f"supports_{effort}_reasoning_effort") is False:
-        yield OptionRefusal("reasoning_effort", f"it does not know the effort '{effort}'")
-    if "verbosity" in said and not _VERBOSE_SERIES.match(name) and (_ANSWERING.match(name) or name[:1] == "o"):
-        yield OptionRefusal("verbosity", "only models since GPT-5 take it")
-    if not _THINKING_SERIES.match(name):
+def _of_effort(provider: str, can: Capabilities, given: Mapping[str, Any]) -> Iterator[OptionRefusal]:
+    effort, efforts = given.get("reasoning_effort"), can.efforts
+    if effort is None or efforts is None or effort in efforts or (provider == "azure" and not can.is_known):
         return
-    yield from (OptionRefusal(each, _THINKS) for each in ("presence_penalty", "frequency_penalty") if each in said)
-    if "stop" in said and _UNSTOPPED.match(name):
-        yield OptionRefusal("stop", _THINKS)
-    if effort == "none" or (effort is None and facts.get("supports_none_reasoning_effort")):
-        return  # It does not think, or may by itself or not.
-    if "top_p" in said:
-        yield OptionRefusal("top_p", _THINKS)
-    if said.get("temperature", 1) != 1:
-        yield OptionRefusal("temperature", "it thinks before it answers, and takes 1 alone")
+    if not efforts:
+        told = "it does not think before it answers" if not can.thinks else "how much it thinks cannot be said"
+    elif effort == "none" and can.thinks:
+        told = f"its thinking cannot be stopped; it takes {', '.join(efforts)}"
+    else:
+        told = f"it takes {', '.join(efforts)}"
+    yield OptionRefusal("reasoning_effort", told)
+
+
+def _of_openai(
+    provider: str, name: str, can: Capabilities, given: Mapping[str, Any], *, has_tools: bool
+) -> Iterator[OptionRefusal]:
+    if provider == "azure" and not can.is_known:
+        return  # The name is that of a deployment.
+    if "verbosity" in given and not _VERBOSE_SERIES.match(name) and (_ANSWERING.match(name) or name[:1] == "o"):
+        yield OptionRefusal("verbosity", "only models since GPT-5 take it")
+    refused: dict[str, str] = {}
+    if can.thinks:
+        refused |= dict.fromkeys(_PENALTIES, _THINKS)
+    if can.thinks and _UNSTOPPED.match(name):
+        refused["stop"] = _THINKS
+    if can.needs_responses(given, has_tools=has_tools):
+        refused |= dict.fromkeys(_NOT_OF_RESPONSES - refused.keys(), "OpenAI's Responses API, which it needs, has none")
+        if given.get("max_tokens", _LEAST_ANSWER) < _LEAST_ANSWER:
+            refused["max_tokens"] = f"at OpenAI's Responses API, which it needs, it is at least {_LEAST_ANSWER}"
+    yield from (OptionRefusal(each, refused[each]) for each in given if each in refused)
+    yield from _of_sampling(can, given)
+
+
+def _of_sampling(can: Capabilities, given: Mapping[str, Any]) -> Iterator[OptionRefusal]:
+    if can.is_sampled_at(given.get("reasoning_effort")) is not False:
+        return
+    if "top_p" in given:
+        yield OptionRefusal("top_p", _THINKS, is_left_out=True)
+    if given.get("temperature", 1) != 1:
+        yield OptionRefusal("temperature", "it thinks before it answers, and takes 1 alone", is_left_out=True)
+
+
+_NOT_OF_RESPONSES: Final = frozenset(
+    {"seed", "stop", *_PENALTIES, "logit_bias", "logprobs", "prediction", "web_search_options"}
+)
+"""developers.openai.com/api/reference/resources/responses/methods/create: parameters of chat completions alone."""
+_LEAST_ANSWER: Final = 16
+"""Tokens; the same source."""
+
+
+def _of_others(provider: str, can: Capabilities, given: Mapping[str, Any]) -> Iterator[OptionRefusal]:
+    if provider == "xai" and can.thinks:  # docs.x.ai/developers/model-capabilities/text/reasoning
+        yield from (OptionRefusal(each, _THINKS) for each in (*_PENALTIES, "stop") if each in given)
+    if can.sampling == "never":
+        told = "it takes no sampling parameters"
+        yield from (OptionRefusal(each, told) for each in ("temperature", "top_p", "top_k") if each in given)
 
 
 _LEAST_BUDGET: Final = 1024
@@ -149,30 +217,37 @@ _LEAST_SHARE: Final = 0.95
 """Of `top_p`, where the model thinks."""
 
 
-def _of_anthropic(name: str, said: Mapping[str, Any]) -> Iterator[OptionRefusal]:
-    if not said.keys() & {"thinking", "reasoning_effort", "temperature", "top_p", "top_k"}:
+def _of_anthropic(name: str, can: Capabilities, given: Mapping[str, Any]) -> Iterator[OptionRefusal]:
+    if not given.keys() & {"thinking", "reasoning_effort", "temperature", "top_p", "top_k"}:
         return
-    facts = listed_entry("anthropic", name) or {}
-    budget = said["thinking"].get("budget_tokens") if "thinking" in said else None
-    if facts and not facts.get("supports_reasoning"):
-        told = "it does not think"
-        yield from (OptionRefusal(each, told) for each in ("thinking", "reasoning_effort") if each in said)
-    if facts.get("supports_sampling_params") is False:
+    effort, budget = given.get("reasoning_effort"), given.get("thinking", {}).get("budget_tokens")
+    is_thinking = budget is not None or effort not in (None, "none")
+    if can.is_known and not can.thinks and "thinking" in given:
+        yield OptionRefusal("thinking", "it does not think")
+    if can.is_known and can.sampling == "never":
         told = "it takes no sampling parameters"
-        yield from (OptionRefusal(each, told) for each in ("temperature", "top_p", "top_k") if each in said)
-    elif budget is not None and said.get("temperature", 1) != 1:
-        yield OptionRefusal("temperature", "where it thinks, it takes 1 alone")
-    elif budget is not None and said.get("top_p", 1) < _LEAST_SHARE:
+        yield from (OptionRefusal(each, told) for each in ("temperature", "top_p", "top_k") if each in given)
+    elif is_thinking and given.get("temperature", 1) != 1:
+        yield OptionRefusal("temperature", "where it thinks, it takes 1 alone", is_left_out=True)
+    elif is_thinking and given.get("top_p", 1) < _LEAST_SHARE:
         yield OptionRefusal("top_p", f"where it thinks, it takes {_LEAST_SHARE} to 1")
-    elif "temperature" in said and "top_p" in said and re.match(_ONE_OF_BOTH, name):
+    elif "temperature" in given and "top_p" in given and re.match(_ONE_OF_BOTH, name):
         yield OptionRefusal("top_p", "it takes either a temperature or `top_p`")
-    if budget is None:
-        return
-    if facts.get("supports_adaptive_thinking") and not facts.get("supports_legacy_thinking"):
+    if budget is not None:
+        yield from _of_budget(can, budget, given)
+    elif can.is_known and can.thinks_by == "budget" and is_thinking:
+        least = EFFORT_BUDGETS.get(str(effort), 0)
+        if given.get("max_tokens", least + 1) <= least:
+            told = f"for it, it thinks with {least} tokens, which are part of `max_tokens`, and that has to be more"
+            yield OptionRefusal("reasoning_effort", told)
+
+
+def _of_budget(can: Capabilities, budget: int, given: Mapping[str, Any]) -> Iterator[OptionRefusal]:
+    if can.is_known and can.thinks_by == "effort":
         yield OptionRefusal("thinking", "how much it thinks is said by `reasoning_effort`: it takes no budget")
     elif budget < _LEAST_BUDGET:
         yield OptionRefusal("thinking", f"a budget is at least {_LEAST_BUDGET} tokens")
-    elif budget >= said.get("max_tokens", budget + 1):
+    elif budget >= given.get("max_tokens", budget + 1):
         yield OptionRefusal("thinking", "the budget is part of `max_tokens`, which has to be more")
 
 

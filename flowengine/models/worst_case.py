@@ -13,13 +13,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
 from flowengine.models.attachments import most_file_tokens
-from flowengine.models.definitions import ModelDefinition, definition_of, find_meaning, innermost_models
+from flowengine.models.definitions import ModelDefinition, definition_of, find_meaning, innermost_models, listed_as
 from flowengine.models.messages import as_dict
 from flowengine.models.model import Model, Request, to_plain
 from flowengine.models.open import default_model
 from flowengine.models.pricing import Price, context_window, listed_price, listed_vision, longest_answer
 from flowengine.models.tokens import count_tokens
-from flowengine.models.vendors import is_stand_in
+from flowengine.models.vendors import ProviderSettings, is_stand_in
 from flowengine.models.wrappers.priced import find_user_price, price_of
 
 __all__ = [
@@ -181,7 +181,7 @@ class KnownModel(NamedTuple):
         """Whether it takes images; None where that is unknown."""
         if self.definition is not None and self.definition.images is not None:
             return self.definition.images
-        return listed_vision(self.provider, self.name)
+        return listed_vision(*listed_as(self.definition, self.provider, self.name))
 
     def __str__(self) -> str:
         return f"{self.provider}/{self.name}"
@@ -212,6 +212,13 @@ class ModelFacts:
     """The project's, for names that no table knows."""
     models: Mapping[str, ModelDefinition] = field(default_factory=dict[str, ModelDefinition])
     """Names of the project's own."""
+    providers: Mapping[str, ProviderSettings] = field(default_factory=dict[str, ProviderSettings])
+    """What the project says of vendors."""
+
+    def adapter_of(self, known: KnownModel) -> str | None:
+        """Through what a model is asked, where the project says it."""
+        said = self.providers.get(known.provider)
+        return (known.definition and known.definition.adapter) or (said and said.adapter) or None
 
     def of(self, model: str | None) -> KnownModel:
         """The model of a name, or the default one. `ModelConfigError` for a provider or a name that is unknown.
@@ -225,7 +232,8 @@ class ModelFacts:
         said = (own and own.price) or find_user_price(self.prices, written, provider, name)
         if is_stand_in(provider):
             said = Price(0.0, 0.0)
-        window, longest = context_window(provider, name), longest_answer(provider, name)
+        listed = listed_as(own, provider, name)
+        window, longest = context_window(*listed), longest_answer(*listed)
         if own is not None:
             window, longest = own.window or window, own.longest_answer or longest
         options = None if own is None else own.options

@@ -120,7 +120,7 @@ def _prepare(agent: Agent | RoutingAgent | EvaluationAgent) -> None:
             check_library()
         for provider in () if agent.sources is None else agent.sources.providers:
             provider.prepare_models(NamedModels(agent.settings.surroundings))
-    prepare_model(agent.settings)
+    prepare_model(agent.settings, has_tools=isinstance(agent, Agent) and agent.may_call_tools)
 
 
 def providers_of(nodes: Iterable[FlowNode]) -> Iterator[ContextProvider]:

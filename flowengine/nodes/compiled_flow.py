@@ -303,6 +303,16 @@ class CompiledFlow:
                 error.args = (told, *error.args[1:])
                 raise
 
+    def check_options(self) -> None:
+        """Refuse an option that a call would be made without, before a run begins; one that began has done so."""
+        if self._refused:
+            raise ModelConfigError("\n".join(map(str, self._refused)))
+
+    @cached_property
+    def _refused(self) -> Sequence[Diagnostic]:
+        found = self.model_problems() if self.model_problems is not None else ()
+        return [each for each in found if each.code == "FE513"]
+
     async def ready(self) -> None:
         """`prepare`, without keeping the event loop from all else where that may wait."""
         if self.prepares_slowly:

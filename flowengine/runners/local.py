@@ -126,6 +126,7 @@ async def start(
     taken = await inputs_with_files(plan, inputs, store, run_id)
     started = beginning(plan, taken, store, run_id, options)
     await plan.ready()
+    plan.check_options()
     thrifty = _reuse_results(plan, store, run_id, options.reuse)
     journal = options.journal or store.create(run_id)
     state = StateStore(plan.rules, started.kept)

@@ -52,7 +52,11 @@ def plan_flow(flow: Flow, inputs: Mapping[str, Any], environ: Mapping[str, str])
     path = _path_of(flow.plan)
     project = find_project(path)
     facts = ModelFacts(
-        read_environment(project.root, environ), project.prices, project.default_provider, project.models
+        read_environment(project.root, environ),
+        project.prices,
+        project.default_provider,
+        project.models,
+        project.providers,
     )
     spec = load_flow(path, text=flow.plan.source, project=project)
     unknown = [name for name in inputs if name not in spec.inputs]

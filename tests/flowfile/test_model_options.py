@@ -23,6 +23,7 @@ from flowengine.flowfile.schema.agent_settings import AgentSpec
 from flowengine.flowfile.schema.editor_schema import json_schema
 from flowengine.flowfile.schema.flow_file import FlowSpec
 from flowengine.models.scripted import ScriptedModel
+from flowengine.models.vendors import ProviderSettings
 from flowengine.models.worst_case import ModelFacts
 from flowengine.telemetry.spans import spans_of
 from flowengine.testing.model_overrides import with_models
@@ -184,6 +185,38 @@ def test_a_run_does_not_begin_with_an_option_that_a_model_refuses(tmp_path: Path
     ]
     run = Flow.from_text(text, tmp_path / "t.yaml", environ={}, model="offline").run_sync()
     assert run.status == "succeeded"
+
+
+def test_what_a_model_would_be_asked_without_is_refused_before_a_run_but_not_in_one_that_began(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    text = HEAD + "nodes: {a: {model: openai/o3, temperature: 0.2, prompt: x}}"
+    flow = Flow.from_text(text, tmp_path / "t.yaml", environ={"OPENAI_API_KEY": "k"})
+    with pytest.raises(
+        ModelConfigError, match=r"t\.yaml:3:31: FE513 node 'a': model 'openai/o3' refuses `temperature`"
+    ):
+        flow.run_sync()
+    flow.plan.prepare()
+    with pytest.raises(ModelConfigError, match="refuses `temperature`"):
+        Agent("a", "Write.", model="openai/o3", temperature=0.2).run("x")
+
+
+def test_tools_decide_what_a_model_takes(tmp_path: Path) -> None:
+    (tmp_path / "flowengine.toml").write_text('allow_mcp = ["https://mcp.example/"]')
+    servers = "[{name: s, url: 'https://mcp.example'}]"
+    asked = "model: openai/gpt-5.5, seed: 4, prompt: x"
+    text = f"{HEAD}nodes: {{a: {{{asked}}}, b: {{{asked}, mcp_servers: {servers}}}}}"
+    spec = load_flow(tmp_path / "t.yaml", text=text)
+    (told,) = check_models(spec, ModelFacts({}))
+    assert "node 'b': model 'openai/gpt-5.5' refuses `seed`: OpenAI's Responses API" in str(told)
+
+
+def test_a_vendor_that_litellm_asks_takes_more(tmp_path: Path) -> None:
+    spec = load_flow(text=HEAD + "nodes: {a: {model: google/gemini-2.5-flash, frequency_penalty: 1, prompt: x}}")
+    assert len(check_models(spec, ModelFacts({}))) == 1
+    through = {"google": ProviderSettings(adapter="litellm")}
+    assert check_models(spec, ModelFacts({}, providers=through)) == []
 
 
 def test_an_agent_alone_is_told_before_anybody_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -157,6 +157,27 @@ def test_what_a_node_adds_to_a_name_is_checked_with_the_options_of_the_name(tmp_
     assert str(told).startswith("3:26: FE513 node 'a': model 'anthropic/claude-haiku-4-5' refuses `temperature`")
 
 
+def test_a_deployment_is_asked_as_the_model_that_a_project_says_it_is(tmp_path: Path, server: ModelServer) -> None:
+    settings = (
+        f"[models.prod]\nmodel = 'azure/prod'\nbase_url = '{server.root}'\nkey_env = 'FAST_KEY'\n"
+        "same_as = 'openai/gpt-5'\n[models.pro]\nmodel = 'azure/pro'\n"
+        f"base_url = '{server.root}'\nkey_env = 'FAST_KEY'\napi = 'responses'\nefforts = ['high']\n"
+    )
+    nodes = "nodes: {a: {model: prod, max_tokens: 50, prompt: x}, b: {model: pro, needs: [a], prompt: y}}"
+    flow_in(tmp_path, settings, nodes, FAST_KEY=KEY).run_sync().raise_for_status()
+    first, second = server.requests
+    assert (first.body.get("max_completion_tokens"), first.body.get("temperature")) == (50, None)
+    assert second.path == "/openai/v1/responses"
+    nodes = "nodes: {a: {model: prod, temperature: 0.2, prompt: x}, b: {model: pro, reasoning_effort: low, prompt: y}}"
+    facts = ModelFacts({}, models=find_project(tmp_path).models)
+    told = [str(each).partition("FE513 ")[2] for each in check_models(load_flow(text=HEAD + nodes), facts)]
+    assert told == [
+        "node 'a': model 'azure/prod' refuses `temperature`: it thinks before it answers, and takes 1 alone",
+        "node 'b': model 'azure/pro' refuses `reasoning_effort`: it takes high",
+    ]
+    assert facts.of("prod").window == ModelFacts({}).of("openai/gpt-5").window
+
+
 def test_price_window_and_longest_answer_of_a_name_hold(tmp_path: Path) -> None:
     text = (
         "[models.own]\nmodel = 'hosted_vllm/mine'\nbase_url = 'http://127.0.0.1:9'\nwindow = 3000\n"

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
+from flowengine.core.context import EMPTY
 from flowengine.core.media_types import allows_media_type
 from flowengine.core.values import is_map
 from flowengine.errors import DefinitionError, Diagnostic, ModelConfigError, ProjectError
@@ -180,14 +181,22 @@ def _check_options(spec: FlowSpec, facts: ModelFacts, stand_in: str | None, repo
         if not is_asking(node) or getattr(node, "call", None) is not None:
             continue
         settings = settings_of(spec, node)
-        said = normalize_options(options_of(settings)) | _said_beside(settings)
-        if not said:
+        said, has_tools = (
+            normalize_options(options_of(settings)) | _said_beside(settings),
+            bool(settings.tools or settings.mcp_servers or settings.skills),
+        )
+        if not said and not has_tools:
             continue
         from flowengine.models.option_refusals import find_refusals  # Few flows set options.
 
         path = key_path(node_path)
         for known in _asked_models(settings, facts, stand_in):
-            for option, reason in find_refusals(known.provider, known.name, {**(known.options or {}), **said}):
+            options, own = {**(known.options or {}), **said}, known.definition
+            can = EMPTY if own is None else own.capabilities
+            found = find_refusals(
+                known.provider, known.name, options, can, has_tools=has_tools, adapter=facts.adapter_of(known)
+            )
+            for option, reason, _ in found:
                 place = _place_of_option(spec, path, node, option)
                 report.at_key("FE513", f"model '{known}' refuses `{option}`: {reason}", place)
 

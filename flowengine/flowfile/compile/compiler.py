@@ -118,7 +118,7 @@ def build(
     def model_problems() -> Sequence[Diagnostic]:
         from flowengine.models.worst_case import ModelFacts  # Only what is wrong needs it.
 
-        facts = ModelFacts(environ, project.prices, project.default_provider, project.models)
+        facts = ModelFacts(environ, project.prices, project.default_provider, project.models, project.providers)
         return check_models(spec, facts, model)
 
     builder = _Builder(spec, project, model, around, subflow)

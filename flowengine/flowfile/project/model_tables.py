@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, cast, get_args
 
 from flowengine.core.values import describe_value, is_map
 from flowengine.errors import ModelConfigError, did_you_mean
@@ -19,7 +19,9 @@ from flowengine.flowfile.project.vendor_tables import (
     find_doubled_key,
     read_prices,
 )
-from flowengine.models.call_options import OPTIONS, find_option_problems, normalize_options
+from flowengine.models.call_options import OPTIONS, ReasoningEffort, find_option_problems, normalize_options
+from flowengine.models.capabilities import APIS, SAMPLINGS, SaidCapabilities
+from flowengine.models.capability_lookup import capabilities_of
 from flowengine.models.definitions import ModelDefinition
 from flowengine.models.http.vendor_traits import STRUCTURED_OUTPUTS, is_native
 from flowengine.models.key_command import find_key_command_problem, find_variable_problem, split_command
@@ -79,7 +81,35 @@ def _is_map(value: Any) -> str | None:
     return None if is_map(value) else "a table"
 
 
-_WORDS: Final[Mapping[str, tuple[str, ...]]] = {"structured_output": STRUCTURED_OUTPUTS, "adapter": ADAPTERS}
+def _is_efforts(value: Any) -> str | None:
+    efforts = cast("list[Any]", value) if isinstance(value, list) else [None]
+    return None if all(each in _EFFORTS for each in efforts) else f"a list of {', '.join(_EFFORTS)}"
+
+
+def _find_listed_problem(value: Any) -> str | None:
+    provider, _, name = value.partition("/") if isinstance(value, str) else ("", "", "")
+    is_known = bool(name) and provider in _VENDOR_NAMES and capabilities_of(provider, name).is_known
+    return None if is_known else "a model of the table, such as 'openai/gpt-5.5'"
+
+
+_EFFORTS: Final = get_args(ReasoningEffort)
+_CAPABILITIES: Final[Mapping[str, Callable[[Any], str | None]]] = {
+    "same_as": _find_listed_problem,
+    "api": choose_from(APIS),
+    "thinks": _is_flag,
+    "efforts": _is_efforts,
+    "usual_effort": choose_from(_EFFORTS),
+    "sampling": choose_from(SAMPLINGS),
+    "tools": _is_flag,
+    "streams": _is_flag,
+}
+"""What it can do."""
+_WORDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "structured_output": STRUCTURED_OUTPUTS,
+    "adapter": ADAPTERS,
+    "api": APIS,
+    "sampling": SAMPLINGS,
+}
 MODEL_KEYS: Final[Mapping[str, Callable[[Any], str | None]]] = {
     "model": lambda value: None if isinstance(value, str) and value else "a text such as 'openai/gpt-4o-mini'",
     "base_url": find_address_problem,
@@ -91,6 +121,7 @@ MODEL_KEYS: Final[Mapping[str, Callable[[Any], str | None]]] = {
     "longest_answer": _is_tokens,
     "structured_output": choose_from(STRUCTURED_OUTPUTS),
     "images": _is_flag,
+    **_CAPABILITIES,
     "adapter": choose_from(ADAPTERS),
 }
 """Key → what is expected of its value where that is something else."""
@@ -128,11 +159,13 @@ class _Reader:
         if not self._is_sound:
             return None
         command = self._given.get("key_command")
-        said = {key: value for key, value in self._given.items() if key not in ("options", "price", "key_command")}
+        apart = ("options", "price", "key_command", *_CAPABILITIES)
+        said = {key: value for key, value in self._given.items() if key not in apart}
         return ModelDefinition(
             self._name,
             key_command=None if command is None else split_command(command),
             options=options,
+            capabilities=self._capabilities(),
             price=prices.get(self._name),
             place=place,
             **said,
@@ -207,8 +240,13 @@ class _Reader:
         self._check_taken(options)
         return options
 
+    def _capabilities(self) -> dict[str, Any]:
+        given = {key: self._given[key] for key in _CAPABILITIES if key in self._given}
+        efforts = given.pop("efforts", None)
+        return SaidCapabilities(efforts=None if efforts is None else tuple(efforts), **given).given()
+
     def _check_taken(self, options: Mapping[str, Any]) -> None:
         provider, name = self._vendors_model()
-        for option, reason in find_refusals(provider, name, options):
+        for option, reason, _ in find_refusals(provider, name, options, self._capabilities()):
             at = (option,) if option in _OPTION_NAMES else ("model_options", option)
             self._say(f"model '{self._name}' ({provider}/{name}) refuses `{option}`: {reason}", "", "options", *at)

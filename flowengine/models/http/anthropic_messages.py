@@ -14,6 +14,7 @@ from itertools import groupby
 from typing import Any, Final, cast
 
 from flowengine.models.attachments import anthropic_parts
+from flowengine.models.capabilities import EFFORT_BUDGETS
 from flowengine.models.http.anthropic_answers import (
     ANSWER_TOOL,
     THINKING,
@@ -97,8 +98,6 @@ _VERSION: Final = "2023-06-01"
 _NOTHING: Final = "."
 """Stands where the API wants a text and there is none."""
 
-_BUDGETS: Final = {"minimal": 1024, "low": 1024, "medium": 2048, "high": 4096, "xhigh": 8192, "max": 16384}
-"""Tokens to think with, for models that know no effort."""
 _EFFORTS: Final = ((2048, "low"), (8192, "medium"))
 """Up to so many tokens to think with: the effort, for models that take no budget."""
 
@@ -237,7 +236,7 @@ def _make_thinking(given: Mapping[str, Any], traits: VendorTraits) -> dict[str, 
     if not isinstance(effort, str) or effort == "none":
         return {}
     if traits.can.thinks_by not in ("effort", "both"):
-        return {"thinking": {"type": "enabled", "budget_tokens": _BUDGETS.get(effort, _BUDGETS["medium"])}}
+        return {"thinking": {"type": "enabled", "budget_tokens": EFFORT_BUDGETS.get(effort, EFFORT_BUDGETS["medium"])}}
     config = {"output_config": {"effort": "low" if effort == "minimal" else effort}}
     return config | ({"thinking": {"type": "adaptive"}} if traits.can.thinks_adaptively else {})
 
