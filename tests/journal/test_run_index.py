@@ -245,6 +245,25 @@ async def test_a_removed_run_leaves_no_word_and_no_note(store: JournalStore) -> 
                 assert connection.execute(f"SELECT count(*) FROM {table}").fetchone() == (2,)
 
 
+async def test_no_word_of_a_removed_run_can_be_read_in_the_file(tmp_path: Path) -> None:
+    store = SQLiteStore(tmp_path / "runs.db")
+    for number, word in enumerate(("Xaverius", "Quillfeather", "Amaryllis")):
+        await FLOW.run({"text": f"{word} {word.lower()}x " * 300}, store=store, run_id=f"r{number}")
+        assert found(store, word) == [f"r{number}"]
+    add_note(store, "r0", "Note of Xaverius", "ann")
+
+    def readable(word: str) -> bool:
+        return any(word.encode() in path.read_bytes().lower() for path in tmp_path.glob("runs.db*") if path.is_file())
+
+    assert readable("xaverius")
+    store.remove("r0")
+    assert [readable(word) for word in ("xaverius", "quillfeather", "amaryllis")] == [False, True, True]
+    store.remove("r1")
+    assert found(store, "amaryllis") == ["r2"]
+    store.close()
+    assert [readable(word) for word in ("xaverius", "quillfeather", "amaryllis")] == [False, False, True]
+
+
 # --- What people say
 
 

@@ -16,6 +16,7 @@ import json
 import sqlite3
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
+from time import monotonic
 from typing import Any, Final, TypeAlias
 
 from flowengine.engine.ports import RunInfo
@@ -31,6 +32,9 @@ _Statement: TypeAlias = tuple[str, Sequence[Any]]
 _DIGEST: Final = "INSERT OR REPLACE INTO digest VALUES (?, ?, ?, ?, ?, 1, ?)"
 _NEW: Final = "SELECT number, inputs, outputs, errors FROM digest WHERE is_new LIMIT ?"
 _MAX_ROWS: Final = 1000
+_QUICK: Final = 0.05
+_SWEEP_PAUSE: Final = 20
+"""Of the time that a slow sweep took, until the next one."""
 _TEXT: Final = "INSERT OR REPLACE INTO digest_text (rowid, inputs, outputs, errors) VALUES (?, ?, ?, ?)"
 _SESSION: Final = "INSERT OR REPLACE INTO session VALUES (?, ?)"
 _ORIGIN: Final = "INSERT OR REPLACE INTO origin VALUES (?, ?)"
@@ -64,8 +68,11 @@ class SqliteIndex(SqliteQueries):
         """`read`: the rows of runs, given what stands behind FROM."""
         super().__init__(path, connection)
         self._read = read
+        self._has_removed_words = False
+        self._next_sweep = 0.0
 
     def find(self, asked: RunsAsked, limit: int | None = None, skip: int = 0) -> FoundRuns:
+        self.sweep(is_due=False)
         if asked.search.phrases:
             self.connection.create_function("in_lower_case", 1, _in_lower_case, deterministic=True)
         if any(phrase.terms for phrase in asked.search.phrases):
@@ -125,6 +132,21 @@ class SqliteIndex(SqliteQueries):
         self._execute("DELETE FROM digest_text WHERE rowid = ?", number)
         self._execute("DELETE FROM origin WHERE number = ?", number)
         self._execute("DELETE FROM session WHERE number = ?", number)
+        self._has_removed_words = True
+
+    def sweep(self, *, is_due: bool = True) -> None:
+        """Write the index of words anew without those of removed runs, which FTS5 only marks as such, and take what was
+        there out of the log. Unless it is due, a large index is not written for each of many removals.
+        """
+        begun = monotonic()
+        if not self._has_removed_words or not (is_due or begun >= self._next_sweep):
+            return
+        with self._transaction():
+            self._execute("INSERT INTO digest_text (digest_text) VALUES ('optimize')")
+        self._execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        self._has_removed_words = False
+        took = monotonic() - begun
+        self._next_sweep = 0.0 if took < _QUICK else begun + _SWEEP_PAUSE * took
 
     def _take_words(self) -> None:
         """Bring the index of words up to date."""

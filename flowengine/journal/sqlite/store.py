@@ -213,6 +213,7 @@ class SQLiteStore:
             if not writer.tables.remove(run_id, held, before, owner):
                 raise RunBusyError(f"run '{run_id}' is being written by another process, which has just begun")
             forget_run(self, run_id)
+            writer.tables.index.sweep(is_due=False)  # From here on nothing of it can be read in the file.
             release()
 
     def recall(self, kind: str, key: str, /) -> Any:

@@ -236,7 +236,8 @@ class SqliteTables(SqliteQueries):
                 self.blobs.own_beside(kind, key, files)
 
     def remove(self, run_id: str, held: Held, before: str | None, owner: str) -> bool:
-        """Delete a run with its events and files, unless another writer was faster."""
+        """Delete a run with its events and files, unless another writer was faster; what stood there is overwritten."""
+        self._execute("PRAGMA secure_delete = ON")
         with self._transaction():
             taken = self.take_over(held, before, owner)
             if taken is not None:

@@ -233,6 +233,7 @@ class SqliteWriter:
         try:
             if self.failure is None:
                 self.write()
+                self.tables.index.sweep()
         finally:
             self._fail(self.failure or StoreUnavailableError(f"the store {self.tables.path} is closed"))
             self.tables.connection.close()
