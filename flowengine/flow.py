@@ -437,13 +437,15 @@ class Flow(Drawable):
         state: Mapping[str, Any] | None = None,
         durability: Durability = "full",
         limits: RunLimits | None = None,
+        retry_effects: Collection[str] = (),
+        assume_done: Collection[str] = (),
         live: bool = False,
     ) -> Run:
         """A new run that shares the past of one of the store and begins at `node` (see `runners.local.fork`).
 
-        `live`: as for `run`.
+        `retry_effects`, `assume_done`: as for `resume`, of nodes that are not behind `node`. `live`: as for `run`.
         """
-        options = RunOptions(limits=limits, live=_hear(live))
+        options = RunOptions(limits=limits, retry_effects=retry_effects, assume_done=assume_done, live=_hear(live))
 
         def fork(journals: JournalStore) -> Awaitable[Run]:
             past, found = journals.find(run_id), EMPTY if state is None else state

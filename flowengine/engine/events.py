@@ -233,6 +233,18 @@ def start_of(events: Sequence[Event]) -> RunStarted | None:
     return started._replace(kept=read[-1]) if read else started
 
 
+def patches_in(settings: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
+    """Node → what it finds in shared state, of a forked run: what was set for it, and for the runs that it comes from.
+
+    >>> patches_in({"forked": "r", "from": "draft", "set": {"tone": "calm"}})
+    {'draft': {'tone': 'calm'}}
+    """
+    if "patches" in settings:
+        return {str(node): each for node, each in settings["patches"].items() if each}
+    node, state = settings.get("from"), settings.get("set")  # As forks were written that knew one node only.
+    return {str(node): state} if node and state else {}
+
+
 class TokenStreamed(NamedTuple):
     """A piece of the text that an agent is writing, for those who follow the run live.
 

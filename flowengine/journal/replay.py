@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any, Final, Literal, Protocol
 
-from flowengine.core.records import EffectDecided, Gateway, ModelCall, Notice, Retry, ToolCall, tool_key
+from flowengine.core.records import EffectDecided, Gateway, ModelCall, Notice, Retry, Reused, ToolCall, tool_key
 from flowengine.engine.restoring import Attempts
 from flowengine.errors import EffectPendingError, JournalError, did_you_mean
 from flowengine.models.messages import ToolRequest, as_dict
@@ -58,6 +58,9 @@ class Replay:
         elif type(record) is EffectDecided:
             if record.decision == "done":
                 self._tools[record.key, record.occurrence] = ToolResult(ASSUMED_DONE, ASSUMED_DONE)
+        elif type(record) is Reused:  # Of an attempt in the run that this one was forked from.
+            for each in record.calls:
+                self._add(each)
         elif type(record) is not Retry:
             self._told.append(record)
 

@@ -16,7 +16,7 @@ Whether a result of an earlier run still holds is decided by `earlier`; what the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import replace
@@ -56,18 +56,28 @@ TRANSCRIPTS: Final = 8
 
 
 def reusing(
-    plan: CompiledFlow, store: JournalStore, run_id: str, reuse: str | Sequence[str] | None, *, acts: bool = True
+    plan: CompiledFlow,
+    store: JournalStore,
+    run_id: str,
+    reuse: str | Sequence[str] | None,
+    *,
+    acts: bool = True,
+    anew: Collection[str] = (),
 ) -> CompiledFlow:
     """The plan whose nodes look for a known result before they run. `reuse`: id of an earlier run, or of several, of
     which the first that has a result that holds is taken.
 
     Without `acts`, what has an effect outside or asks a person is never done: its known result stands, and where it
-    does not hold, the node fails. `InputError` where that is a run of another flow.
+    does not hold, the node fails. Nodes in `anew` take none of a run. `InputError` where that is a run of another flow.
     """
     runs = () if reuse is None else [reuse] if isinstance(reuse, str) else reuse
     earlier = [Earlier(plan, store.events(each)) for each in runs]
     wrap = _Wrapping(earlier, _Cache(plan, store, run_id), acts, plan.gaps)
-    nodes = {name: wrap(name, node, cached=node.cache) for name, node in plan.definitions.items()}
+    fresh = wrap._replace(earlier=())
+    nodes = {
+        name: (fresh if name in anew else wrap)(name, node, cached=node.cache)
+        for name, node in plan.definitions.items()
+    }
     return replace(plan, nodes=[nodes[name] for name in plan.graph.ids])
 
 
@@ -174,7 +184,7 @@ async def _replay_agent(
 
     One that has asked for itself in this run, before it was interrupted, goes on with what it was answered.
     """
-    if any(isinstance(each, ModelCall | ToolCall) for each in context.runtime.recorded):
+    if any(isinstance(each, ModelCall | ToolCall | Reused) for each in context.runtime.recorded):
         return None
     scope = anyio.CancelScope(deadline=inf if node.timeout is None else anyio.current_time() + node.timeout)
     gateway, result = TranscriptGateway(find, scope.cancel), None

@@ -32,6 +32,7 @@ from flowengine.engine.events import (
     NodeStarted,
     RunResumed,
     RunStarted,
+    patches_in,
     start_of,
 )
 from flowengine.engine.graph import Edge, Graph, Vertex
@@ -294,7 +295,6 @@ def _views_then(started: RunStarted, past: Past) -> ViewDigests:
         [Vertex(name, kind) for name, kind, *_ in started.graph.get("nodes", ())],
         [Edge(source, target) for source, target, *_ in started.graph.get("edges", ())],
     )
-    forked, state = str(started.settings.get("from")), started.settings.get("set")
-    patches = {graph.index[forked]: state} if forked in graph.index and state else {}
+    patches = {graph.index[node]: each for node, each in patches_in(started.settings).items() if node in graph.index}
     level = level_digest(started.inputs, started.env, started.graph.get("state", {}), started.kept)
     return ViewDigests(graph, level, lambda number: past.left.get(graph.ids[number], "pending"), patches)

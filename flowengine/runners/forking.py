@@ -3,30 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final
 
-from flowengine.core.context import SkipCause
-from flowengine.core.records import MapStopped, Reused, ToolCall
+from flowengine.core.records import MapStopped, ToolCall
 from flowengine.core.values import freeze
-from flowengine.engine.events import (
-    Event,
-    NodeFailed,
-    NodeFinished,
-    NodeRecorded,
-    NodeSkipped,
-    NodeStarted,
-    RunStarted,
-    start_of,
-)
+from flowengine.engine.events import Event, NodeFailed, NodeFinished, NodeRecorded, RunStarted, patches_in, start_of
 from flowengine.engine.graph import Graph
 from flowengine.engine.restoring import History, enclosing_containers
 from flowengine.errors import InputError, RunError, did_you_mean, refuse_other_kind
 from flowengine.nodes.compiled_flow import CompiledFlow, ContainerNode, file_path
 from flowengine.nodes.reuse_rules import Definitions, Past
 from flowengine.runners.run import settings_of
+from flowengine.runners.shared_past import shared_events
 
-__all__ = ["failed_items", "fork_events", "patches_of", "refuse_repeated_deeds"]
+__all__ = ["failed_items", "fork_events", "forked_nodes", "patches_of", "refuse_repeated_deeds"]
 
 # --- Items that failed in maps
 
@@ -120,10 +111,6 @@ def _is_later_round(level: str, other: str) -> bool:
     return one is not None and two is not None and one[1] == two[1] and int(two[2]) > int(one[2])
 
 
-_LASTING: SkipCause = "condition_false"
-_Ending: TypeAlias = NodeFinished | NodeFailed | NodeSkipped
-
-
 def fork_events(
     plan: CompiledFlow,
     events: Sequence[Event],
@@ -148,54 +135,44 @@ def fork_events(
     refuse_other_kind(state, Mapping, "the state of a fork is a mapping, as {'key': value}", InputError)
     _check(plan, node, state)
     shared = [plan.graph.ids[number] for number in range(len(plan.graph)) if not _follows(plan, node, number)]
-    last = _last_endings(events)
-    past = Past(events)
-    now = Definitions(plan.fingerprints, plan.code)
+    past, now = Past(events), Definitions(plan.fingerprints, plan.code)
     foreign = [each for each in past.results.values() if inputs is not None or not each.is_defined_as(now)]
-    edited = sorted({file_path(each.path) for each in foreign})
+    before = settings_of(events)
+    patches = dict(patches_in(before))
+    patches[node] = {**patches.get(node, {}), **state}
     settings = {
-        **settings_of(events),
+        **before,
         "forked": started.run_id,
         "from": node,
         "set": freeze(dict(state)),
-        "edited": edited,
+        "patches": freeze({name: each for name, each in patches.items() if each}),
+        "edited": sorted({file_path(each.path) for each in foreign}),
     }
-    first: list[Event] = [
-        started._replace(
-            run_id=run_id,
-            at=at,
-            inputs=started.inputs if inputs is None else inputs,
-            settings=settings,
-            fingerprints=plan.fingerprints,
-            code=plan.code,
-            graph=plan.skeleton,
-            source=plan.source,
-        )
-    ]
-    for name in shared:
-        ending = last.get(name)
-        if isinstance(ending, NodeFinished):
-            reused = Reused(started.run_id, name, past.results[name].calls)
-            first += [NodeStarted(name, at), *_inside(name, past, started.run_id, at)]
-            first += [NodeRecorded(name, at, reused), ending._replace(at=at)]
-        elif ending is not None:
-            first.append(ending._replace(at=at))
-    return first
-
-
-def _inside(name: str, past: Past, run_id: str, at: float) -> Iterator[Event]:
-    """Yields the past events of the nodes inside a container."""
-    for path, (_, result, _, calls) in past.results.items():
-        if path.startswith((f"{name}.", f"{name}[")):
-            yield NodeStarted(path, at)
-            yield NodeRecorded(path, at, Reused(run_id, path, calls))
-            yield NodeFinished(path, at, result)
+    first = started._replace(
+        run_id=run_id,
+        at=at,
+        inputs=started.inputs if inputs is None else inputs,
+        settings=settings,
+        fingerprints=plan.fingerprints,
+        code=plan.code,
+        graph=plan.skeleton,
+        source=plan.source,
+    )
+    return [first, *shared_events(events, shared, started.run_id, at)]
 
 
 def patches_of(plan: CompiledFlow, started: RunStarted) -> Mapping[int, Mapping[str, Any]]:
     """Node → what it is to find in shared state, for a run that was forked; nothing for any other."""
-    node, state = started.settings.get("from"), started.settings.get("set")
-    return {plan.graph.index[str(node)]: dict(state)} if node in plan.graph.index and state else {}
+    index = plan.graph.index
+    return {index[node]: dict(state) for node, state in patches_in(started.settings).items() if node in index}
+
+
+def forked_nodes(plan: CompiledFlow, started: RunStarted) -> Collection[str]:
+    """The nodes that a forked run is to run itself: the one that it begins at, and all behind it."""
+    node = str(started.settings.get("from"))
+    if node not in plan.graph.index:
+        return ()
+    return [name for number, name in enumerate(plan.graph.ids) if _follows(plan, node, number)]
 
 
 def _check(plan: CompiledFlow, node: str, state: Mapping[str, Any]) -> None:
@@ -209,16 +186,3 @@ def _check(plan: CompiledFlow, node: str, state: Mapping[str, Any]) -> None:
 def _follows(plan: CompiledFlow, node: str, number: int) -> bool:
     start = plan.graph.index[node]
     return number == start or plan.graph.is_ancestor(start, number)
-
-
-def _last_endings(events: Sequence[Event]) -> Mapping[str, _Ending]:
-    """Node → how it settled for good, if it did."""
-    found: dict[str, _Ending] = {}
-    for event in events:
-        if isinstance(event, NodeStarted):
-            found.pop(event.node, None)
-        elif isinstance(event, NodeFinished | NodeFailed) or (
-            isinstance(event, NodeSkipped) and event.cause == _LASTING
-        ):
-            found[event.node] = event
-    return found

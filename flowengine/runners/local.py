@@ -40,7 +40,7 @@ from flowengine.engine.events import (
 )
 from flowengine.engine.parked import Parked
 from flowengine.engine.ports import Journal, JournalStore
-from flowengine.engine.restoring import History
+from flowengine.engine.restoring import Attempts, History
 from flowengine.engine.scheduler import Scheduler, error_info
 from flowengine.engine.state import StateStore
 from flowengine.engine.walk import Walk
@@ -63,7 +63,7 @@ from flowengine.journal.value_types import reading_record
 from flowengine.nodes.compiled_flow import CompiledFlow, are_others, file_path, outputs_of, partial_outputs_of
 from flowengine.nodes.node import RunLimits
 from flowengine.nodes.run_inputs import checked_inputs, take_files
-from flowengine.runners.forking import failed_items, fork_events, patches_of, refuse_repeated_deeds
+from flowengine.runners.forking import failed_items, fork_events, forked_nodes, patches_of, refuse_repeated_deeds
 from flowengine.runners.run import DEFAULTS, Live, Run, RunOptions, chosen_limits, limits_under, settings_of
 from flowengine.runners.sessions import check_session_name, leave_behind, load_session
 from flowengine.version import __version__
@@ -219,7 +219,8 @@ async def resume(plan: CompiledFlow, run_id: str, store: JournalStore, options: 
         await plan.ready()
         acts = started.settings.get("acts", True) is not False
         with reading_record(run_id):
-            thrifty = _reuse_results(plan, store, run_id, started.settings.get("reuse"), acts=acts)
+            anew = forked_nodes(plan, started) if acts else ()
+            thrifty = _reuse_results(plan, store, run_id, started.settings.get("reuse"), acts=acts, anew=anew)
         repeated: Collection[str] = ()
         if repeats:
             repeated = refuse_repeated_deeds(plan, events, repeats, options.retry_effects)
@@ -227,7 +228,9 @@ async def resume(plan: CompiledFlow, run_id: str, store: JournalStore, options: 
         started = started if kept is None else started._replace(kept=kept)
         walk = _make_walk(thrifty, started, [*events, RunResumed(time.time(), repeats=repeats)] if repeats else events)
         retry = [each for each in options.retry_effects if each not in repeated]
-        decided = decided_effects(run_id, walk.attempts, retry=retry, done=options.assume_done)
+        # What only tells what would have been does nothing outside again.
+        pending = walk.attempts if acts else Attempts()
+        decided = decided_effects(run_id, pending, retry=retry, done=options.assume_done)
         answers = answers_left(store, run_id, events)
         if not decided and not answers:
             _refuse_batched(run_id, events)
@@ -332,10 +335,11 @@ async def write_fork(
     started, *shared = fork_events(plan, events, new_id, node, state, time.time(), inputs)
     if isinstance(started, RunStarted):
         own = {**started.settings, **settings}
-        if not (acts and labels is None):
-            own = {name: value for name, value in own.items() if name not in ("reuse", "session")}
-            asked = own if acts else {**own, "acts": False, "reuse": run_id}
-            own = {**asked, **({} if labels is None else {"labels": freeze(labels)})}
+        if not acts:
+            own = {name: value for name, value in own.items() if name != "session"}
+            own |= {"acts": False, "reuse": run_id}
+        if labels is not None:
+            own["labels"] = freeze(labels)
         started = started._replace(settings=own)
     from flowengine.journal.run_export import store_run  # Only forks write whole runs.
 
@@ -349,13 +353,15 @@ def _reuse_results(
     reuse: str | Sequence[str] | None,
     *,
     acts: bool = True,
+    anew: Collection[str] = (),
 ) -> CompiledFlow:
-    """The plan whose nodes look for results that are known already, where it has such nodes or such a run."""
+    """The plan whose nodes look for results that are known already, where it has such nodes or such a run. `anew`:
+    nodes that take none of a run."""
     if acts and reuse is None and not plan.caches:
         return plan
     from flowengine.nodes.reuse import reusing  # Knows agents, which most flows built in Python do without.
 
-    return reusing(plan, store, run_id, reuse, acts=acts)
+    return reusing(plan, store, run_id, reuse, acts=acts, anew=anew)
 
 
 def read_run(plan: CompiledFlow, events: Sequence[Event]) -> Run:

@@ -156,7 +156,7 @@ def resume_command(
     if chosen["repeat_failed_items"] and start is not None:
         raise click.UsageError("--failed-items and --from exclude each other")
     if start is not None:
-        return _fork_run(reference, start, pairs, changed, file, running)
+        return _fork_run(reference, start, pairs, changed, file, running, **chosen)
     return resume_run(reference, running, file, **chosen)
 
 
@@ -184,6 +184,7 @@ def _fork_run(
     changed: tuple[str, ...],
     file: str | None,
     running: RunningOptions,
+    **chosen: Any,
 ) -> int:
     results, new_id = Results(), local.new_run_id()
     run_id, past = _read_run(reference, running.store)
@@ -193,7 +194,7 @@ def _fork_run(
     inputs = {**beginning(past).inputs, **gather_inputs(plan.inputs, changed, None)} if changed else None
 
     async def begin(kept: JournalStore, live: Live) -> Run:
-        options = RunOptions(run_id=new_id, settings=running.settings, live=live)
+        options = RunOptions(run_id=new_id, settings=running.settings, live=live, **chosen)
         return await local.fork(plan, run_id, kept, start, state=state, inputs=inputs, options=options)
 
     return Execution(new_id, plan, running, results).run(begin)
