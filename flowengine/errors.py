@@ -48,7 +48,7 @@ import reprlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any, Final, Literal, ParamSpec, TypeVar, cast
+from typing import Any, Final, Literal, NamedTuple, ParamSpec, TypeVar, cast
 
 from flowengine.foreign_names import find_foreign_argument
 
@@ -499,22 +499,39 @@ class FlowChangedError(JournalError):
         self.nodes = tuple(nodes)
 
 
+class UndecidedCall(NamedTuple):
+    """A call to an external tool whose end is unknown."""
+
+    node: str
+    tool: str
+    arguments: Mapping[str, Any]
+    path: str
+    """By which it is decided: the node's, where it is its only one."""
+
+
 class EffectPendingError(JournalError):
     """Calls to external tools began, and their end is not on record: a person decides before the run goes on.
 
     `node` (its path), `tool` and `arguments` are those of the first; `calls` holds all of them.
     """
 
-    def __init__(self, run_id: str, calls: Sequence[tuple[str, str, Mapping[str, Any]]]) -> None:
+    def __init__(self, run_id: str, calls: Sequence[UndecidedCall]) -> None:
         self.calls = tuple(calls)
-        self.node, self.tool, self.arguments = self.calls[0]
-        told = "; ".join(f"node '{node}', tool '{tool}', arguments {_cut(given)}" for node, tool, given in self.calls)
-        nodes = dict.fromkeys(call[0] for call in self.calls)
-        retry, done = (" ".join(f"{option} {node}" for node in nodes) for option in ("--retry-effect", "--assume-done"))
+        self.node, self.tool, self.arguments, _ = self.calls[0]
+        told = "; ".join(
+            f"{each.path}: tool '{each.tool}', arguments {_cut(each.arguments)}"
+            if each.path != each.node
+            else f"node '{each.node}', tool '{each.tool}', arguments {_cut(each.arguments)}"
+            for each in self.calls
+        )
+        retry, done = (
+            " ".join(f"{option} {each.path}" for each in self.calls) for option in ("--retry-effect", "--assume-done")
+        )
+        each = "" if len(self.calls) == 1 else "; each may be decided in its own way"
         super().__init__(
-            f"run {run_id} was interrupted while an external tool ran, and whether that took effect is not known: "
+            f"run {run_id} has external calls whose end is not known, and so not whether they took effect: "
             f"{told}. Look, then say `flowengine resume {run_id} {retry}` to run it again, or "
-            f"`flowengine resume {run_id} {done}` to take it as done"
+            f"`flowengine resume {run_id} {done}` to take it as done{each}"
         )
 
 

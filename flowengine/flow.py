@@ -354,7 +354,7 @@ class Flow(Drawable):
 
         `repeat_failed_items`: also the items that failed in maps with `on_item_error: collect` or `skip`.
 
-        `retry_effects`, `assume_done`: nodes whose call to an external tool was interrupted, and what
+        `retry_effects`, `assume_done`: nodes (or `NODE:TOOL`) whose call to an external tool was interrupted, and what
         a person decided about it. `live`: as for `run`.
         """
         options = RunOptions(

@@ -7,14 +7,14 @@ serves once and what is left over is what the node has not asked for again.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import zip_longest
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Protocol
 
 from flowengine.core.records import EffectDecided, Gateway, ModelCall, Notice, Retry, Reused, ToolCall, tool_key
 from flowengine.engine.restoring import Attempts
-from flowengine.errors import EffectPendingError, JournalError, did_you_mean
+from flowengine.errors import EffectPendingError, JournalError, UndecidedCall, did_you_mean
 from flowengine.models.messages import ToolRequest, as_dict
 from flowengine.models.model import Model, Reply, Request, TokenUsage, plain_request
 from flowengine.tools.tool import Tool, ToolResult
@@ -25,6 +25,7 @@ __all__ = [
     "RecordedGateway",
     "Replay",
     "decided_effects",
+    "name_calls",
     "pending_calls",
     "reply_of",
 ]
@@ -241,35 +242,56 @@ def pending_calls(records: Iterable[Any]) -> list[ToolCall]:
     return list(begun.values())
 
 
+def name_calls(node: str, calls: Sequence[ToolCall]) -> Mapping[str, ToolCall]:
+    """The path by which people decide about each pending call of a node: `pay`, or of several `help:refund`,
+    `help:refund:2`.
+
+    >>> call = ToolCall("refund", {}, None)
+    >>> [*name_calls("help", [call])], [*name_calls("help", [call, call])]
+    (['help'], ['help:refund', 'help:refund:2'])
+    """
+    if len(calls) == 1:
+        return {node: calls[0]}
+    numbers = Counter[str]()
+    named: dict[str, ToolCall] = {}
+    for call in calls:
+        numbers[call.name] += 1
+        number = numbers[call.name]
+        named[f"{node}:{call.name}" if number == 1 else f"{node}:{call.name}:{number}"] = call
+    return named
+
+
 def decided_effects(
     run_id: str, attempts: Attempts, *, retry: Collection[str] = (), done: Collection[str] = ()
 ) -> Sequence[Decided]:
-    """Returns the decision for each pending call: nodes in `retry` run theirs again, nodes in `done` take them as done.
+    """Returns the decision for each pending call: those in `retry` are made again, those in `done` taken as done.
 
-    Raises `EffectPendingError` where a call is left undecided, `JournalError` for nodes that have none.
+    A node's path decides about all of its calls that have no decision of their own (`name_calls`). Raises
+    `EffectPendingError` where a call is left undecided, `JournalError` for what has no such call.
     """
-    pending = {node: calls for node in attempts if (calls := pending_calls(attempts.of(node)))}
-    _check_names(run_id, pending, retry, done)
-    undecided = {node: calls for node, calls in pending.items() if node not in retry and node not in done}
+    pending = {node: name_calls(node, calls) for node in attempts if (calls := pending_calls(attempts.of(node)))}
+    _check_names(run_id, {*pending, *(path for calls in pending.values() for path in calls)}, retry, done)
+    found: list[Decided] = []
+    undecided: list[UndecidedCall] = []
+    for node, calls in pending.items():
+        for path, call in calls.items():
+            name = path if path in retry or path in done else node
+            if name in retry or name in done:
+                decision = "retry" if name in retry else "done"
+                found.append((node, EffectDecided(call.name, call.arguments, call.key, call.occurrence, decision)))
+            else:
+                undecided.append(UndecidedCall(node, call.name, call.arguments, path))
     if undecided:
-        raise EffectPendingError(run_id, [(node, *call[:2]) for node, calls in undecided.items() for call in calls])
-    return [
-        (node, _to_decided(call, "retry" if node in retry else "done"))
-        for node, calls in pending.items()
-        for call in calls
-    ]
-
-
-def _to_decided(call: ToolCall, decision: Literal["retry", "done"]) -> EffectDecided:
-    return EffectDecided(call.name, call.arguments, call.key, call.occurrence, decision)
+        raise EffectPendingError(run_id, undecided)
+    return found
 
 
 def _check_names(run_id: str, pending: Collection[str], retry: Collection[str], done: Collection[str]) -> None:
-    for node in (*retry, *done):
-        if node not in pending:
+    for path in (*retry, *done):
+        if path not in pending:
             raise JournalError(
-                f"run {run_id}: node '{node}' has no call to an external tool that waits for a decision"
-                f"{did_you_mean(node, pending)}"
+                f"run {run_id}: '{path}' has no call to an external tool that waits for a decision"
+                f"{did_you_mean(path, pending)}"
             )
-        if node in retry and node in done:
-            raise JournalError(f"node '{node}': either its call is run again, or it is taken as done")
+        if path in retry and path in done:
+            raise JournalError(f"'{path}': either its call is made again, or it is taken as done")

@@ -13,7 +13,7 @@ from flowengine.core.context import EMPTY
 from flowengine.core.json_values import parse_value
 from flowengine.engine.events import NodeRecorded, RunStarted
 from flowengine.errors import FlowEngineError
-from flowengine.journal.replay import pending_calls
+from flowengine.journal.replay import name_calls, pending_calls
 from flowengine.journal.run_lookup import labels_of
 from flowengine.nodes.node import RunLimits
 from flowengine.runners.run import higher_limit, limits_under, settings_of
@@ -115,13 +115,13 @@ class _Resume:
         return {error.limit: higher_limit(error, limits_under(own, settings))}
 
     def _effects(self, asked: AskedAction, fields: Mapping[str, str]) -> Iterator[ActionField]:
-        for node, name in [*_pending_effects(asked.run)]:
+        for path, name in [*_pending_effects(asked.run)]:
             for kind, label, option in (
-                ("retry", f"Call {name} of {node} again", "--retry-effect"),
-                ("done", f"Take the call of {name} of {node} as done", "--assume-done"),
+                ("retry", f"Call {name} of {path} again", "--retry-effect"),
+                ("done", f"Take the call of {name} of {path} as done", "--assume-done"),
             ):
-                key = f"{kind}.{node}"
-                yield ActionField(key, label, fields.get(key, ""), f"{option} {node}", "switch",
+                key = f"{kind}.{path}"
+                yield ActionField(key, label, fields.get(key, ""), f"{option} {path}", "switch",
                                   "Its end was not recorded.")  # fmt: skip
 
     async def act(self, asked: AskedAction, fields: Mapping[str, str]) -> str:
@@ -138,11 +138,11 @@ class _Resume:
 
 
 def _pending_effects(run: Reading) -> Iterator[tuple[str, str]]:
-    """Node and tool of the calls whose end was not seen."""
+    """Path and tool of the calls whose end was not seen."""
     for row in run.rows:
         if row.status != "succeeded":
             records = [event.record for _, event in run.part(row.id) if isinstance(event, NodeRecorded)]
-            yield from ((row.id, call.name) for call in pending_calls(records))
+            yield from ((path, call.name) for path, call in name_calls(row.id, pending_calls(records)).items())
 
 
 def _read_choices(fields: Mapping[str, str], begin: str) -> list[str]:

@@ -81,8 +81,14 @@ RESUME: Final = _object_schema(
     {},
     {
         "allow_changed": {"type": "boolean", "description": "Although the flow was edited since the run started."},
-        "retry_effects": {**_TEXTS, "description": "Nodes whose interrupted external call is made again."},
-        "assume_done": {**_TEXTS, "description": "Nodes whose interrupted external call is taken as done."},
+        "retry_effects": {
+            **_TEXTS,
+            "description": "Nodes whose interrupted external calls are made again; `NODE:TOOL` is one of several.",
+        },
+        "assume_done": {
+            **_TEXTS,
+            "description": "Nodes whose interrupted external calls are taken as done; `NODE:TOOL` is one of several.",
+        },
         "limits": _LIMITS,
     },
 )

@@ -469,5 +469,5 @@ async def test_a_letter_interrupted_by_its_nodes_timeout_waits_for_a_decision() 
 
 async def test_a_decision_about_nothing_is_refused() -> None:
     run = await whole(researching, researched)
-    with pytest.raises(JournalError, match="node 'research' has no call"):
+    with pytest.raises(JournalError, match="'research' has no call"):
         await researching(World(researched)).resume("r1", store=cut_off(run.events, 3), retry_effects=["research"])

@@ -8,7 +8,7 @@ import pytest
 
 from flowengine.core.records import EffectDecided, Notice, ToolCall
 from flowengine.engine.restoring import Attempts
-from flowengine.errors import EffectPendingError, JournalError
+from flowengine.errors import EffectPendingError, JournalError, UndecidedCall
 from flowengine.journal.replay import decided_effects, pending_calls
 
 BEGUN = ToolCall("pay", {"to": "Ann"}, None, effect="external", key="k", started=True)
@@ -57,16 +57,42 @@ def test_the_error_names_node_tool_arguments_and_both_ways_on() -> None:
         assert part in str(error)
 
 
-def test_the_error_names_every_node_once() -> None:
-    with pytest.raises(EffectPendingError, match="`flowengine resume r1 --retry-effect a --retry-effect b`") as caught:
-        decided_effects("r1", attempts_of(a=[BEGUN, SECOND], b=[BEGUN._replace(name="mail")]))
+MAIL = BEGUN._replace(name="mail", key="m")
+
+
+def test_the_error_names_every_call_by_the_path_that_decides_about_it() -> None:
+    with pytest.raises(
+        EffectPendingError, match="--retry-effect a:pay --retry-effect a:pay:2 --retry-effect b`"
+    ) as caught:
+        decided_effects("r1", attempts_of(a=[BEGUN, SECOND], b=[MAIL]))
     assert [call[:2] for call in caught.value.calls] == [("a", "pay"), ("a", "pay"), ("b", "mail")]
+    assert "a:pay:2: tool 'pay', arguments {'to': 'Ann'}" in str(caught.value)
 
 
 def test_long_arguments_are_cut_in_the_message_only() -> None:
-    error = EffectPendingError("r1", [("send", "pay", {"text": "x" * 10_000})])
+    error = EffectPendingError("r1", [UndecidedCall("send", "pay", {"text": "x" * 10_000}, "send")])
     assert len(str(error)) < 1000
     assert len(error.arguments["text"]) == 10_000
+
+
+@pytest.mark.parametrize(
+    ("retry", "done", "decisions"),
+    [
+        (["a:pay"], ["a:pay:2", "a:mail"], ["retry", "done", "done"]),
+        (["a"], ["a:pay:2"], ["retry", "done", "retry"]),
+        (["a:mail"], ["a"], ["done", "done", "retry"]),
+    ],
+)
+def test_calls_of_one_node_are_decided_one_by_one(retry: list[str], done: list[str], decisions: list[str]) -> None:
+    decided = decided_effects("r1", attempts_of(a=[BEGUN, SECOND, MAIL]), retry=retry, done=done)
+    assert [(each.name, each.occurrence) for _, each in decided] == [("pay", 0), ("pay", 1), ("mail", 0)]
+    assert [each.decision for _, each in decided] == decisions
+
+
+def test_a_call_that_is_left_out_is_asked_about_again() -> None:
+    with pytest.raises(EffectPendingError) as caught:
+        decided_effects("r1", attempts_of(a=[BEGUN, MAIL]), retry=["a:pay"])
+    assert [each.path for each in caught.value.calls] == ["a:mail"]
 
 
 def test_a_decision_is_about_every_pending_call_of_its_node() -> None:
@@ -88,9 +114,9 @@ def test_one_undecided_node_stops_all() -> None:
 @pytest.mark.parametrize(
     ("retry", "done", "problem"),
     [
-        (["sent"], [], "node 'sent' has no call to an external tool that waits.*did you mean 'send'"),
-        ([], ["other"], "node 'other' has no call"),
-        (["send"], ["send"], "node 'send': either"),
+        (["sent"], [], "'sent' has no call to an external tool that waits.*did you mean 'send'"),
+        ([], ["other"], "'other' has no call"),
+        (["send"], ["send"], "'send': either"),
     ],
 )
 def test_a_decision_has_to_be_about_a_pending_call(retry: list[str], done: list[str], problem: str) -> None:

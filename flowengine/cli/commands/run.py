@@ -117,9 +117,14 @@ def run_command(
     "retry_effects",
     metavar="NODE",
     multiple=True,
-    help="Run the node's interrupted external call again.",
+    help="Run the node's interrupted external call again; NODE:TOOL is one of several.",
 )
-@click.option("--assume-done", metavar="NODE", multiple=True, help="Take the node's interrupted external call as done.")
+@click.option(
+    "--assume-done",
+    metavar="NODE",
+    multiple=True,
+    help="Take the node's interrupted external call as done; NODE:TOOL is one of several.",
+)
 @click.option(
     "--failed-items",
     "repeat_failed_items",
