@@ -73,7 +73,7 @@ def test_the_public_names_are_those_that_are_promised():
         *("tool", "Tool", "ToolResult", "ToolSet", "McpServer"),
         *("ContextProvider", "ContextProviderFactory", "ConversationHistoryProvider", "FixedFileProvider"),
         *("SourceCodeProvider", "ContextCompressorProvider", "ContextFilterProvider", "LongTermMemoryProvider"),
-        *("CustomDataProvider", "RetrievalProvider", "Fragment"),
+        *("CustomDataProvider", "RetrievalProvider", "RetrievalContext", "Fragment"),
         *("TypedContext", "ContextManager", "ToolCallResult", "SkillStore"),
         *("Context", "NodeResult", "FileValue", "LLMResult", "RoutingResult", "EvaluationResult"),
         *("RunStarted", "RunResumed", "RunFinished", "NodeStarted", "NodeRecorded", "NodeFinished", "NodeFailed"),

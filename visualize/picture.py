@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, Protocol
 
-from flowengine.core.context import EvaluationResult, LLMResult, NodeStatus, RoutingResult, RunStatus
+from flowengine.core.context import EvaluationResult, LLMResult, NodeStatus, RoutingResult, RunStatus, SkipCause
 from flowengine.engine.events import Event
 from flowengine.engine.graph import Graph
 from visualize.edge_states import EdgeState, critical_path, edges_of
@@ -48,7 +48,7 @@ class PictureNode(NamedTuple):
     """Path of its site: `polish`, `polish.judge`."""
     kind: str
     status: NodeStatus | None = None
-    cause: str | None = None
+    cause: SkipCause | None = None
     """Why it was skipped."""
     seconds: float | None = None
     """All times together, where it ran several times."""

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final, Literal, NamedTuple
 from unicodedata import category
 
+from flowengine.core.context import CAUSE_TEXTS
 from flowengine.core.records import cost_text, seconds_text
 from visualize.picture import STATUS_ORDER, Picture, PictureNode
 
@@ -151,7 +152,7 @@ def _status(node: PictureNode) -> str:
         counts = dict(node.tally)
         others = [f", {counts[each]:,} {each}" for each in STATUS_ORDER if each != "succeeded" and each in counts]
         return f"{look.glyph} {counts.get('succeeded', 0):,} of {sum(counts.values()):,}{''.join(others)}"
-    return f"{look.glyph} {look.word}" + (f": {node.cause.replace('_', ' ')}" if node.cause else "")
+    return f"{look.glyph} {look.word}" + (f": {CAUSE_TEXTS[node.cause]}" if node.cause else "")
 
 
 def tooltip_of(node: PictureNode) -> str:

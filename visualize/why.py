@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias, cast
 
+from flowengine.core.context import CAUSE_TEXTS
 from flowengine.core.records import Decided
 from flowengine.engine.graph import ON_ERROR
 from visualize.edge_states import edge_state
@@ -132,7 +133,7 @@ def _explain_skip(progress: Progress, row: NodeRow) -> Words:
             return ["It does not run: ", _name(routers[0]), " took ", CodeText(str(taken))]
     standing = [before for before, _, _ in edges if before.status in ("failed", "skipped", "cancelled")]
     told = [", after ", *_list_names(standing, standing=True)] if standing else []
-    return [f"It does not run: {(row.cause or '').replace('_', ' ')}", *told]
+    return [f"It does not run: {CAUSE_TEXTS[row.cause] if row.cause else ''}", *told]
 
 
 def _failure_before(progress: Progress, row: NodeRow) -> NodeRow | None:
@@ -255,5 +256,5 @@ def _list_names(rows: Iterable[NodeRow], *, standing: bool = False) -> list[str 
 
 
 def _describe_standing(row: NodeRow) -> str:
-    cause = "" if row.cause is None else f" ({row.cause.replace('_', ' ')})"
+    cause = "" if row.cause is None else f" ({CAUSE_TEXTS[row.cause]})"
     return f"{'was ' if row.status in ('skipped', 'cancelled') else ''}{row.status}{cause}"

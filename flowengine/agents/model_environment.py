@@ -28,6 +28,7 @@ from flowengine.models.vendors import ProviderSettings, is_stand_in, needs_key
 from flowengine.models.wrappers.configured import configure_model
 from flowengine.models.wrappers.priced import find_user_price, with_price
 from flowengine.models.wrappers.retrying import FallbackModel, RetryingModel
+from flowengine.models.wrappers.timed import TimedModel
 
 __all__ = ["NamedModels", "TrackedEnviron", "check_taken", "open_model", "prepare_model"]
 
@@ -170,8 +171,10 @@ def _open_one(model: str | Model, max_retries: int, around: Surroundings) -> Mod
     if isinstance(model, str):
         return _open_by_name(model, max_retries, around)
     # A model that comes with a policy of its own keeps it: retries of retries would multiply.
-    has_policy = isinstance(model, RetryingModel | FallbackModel)
-    return model if has_policy or not max_retries else RetryingModel(model, max_retries)
+    if isinstance(model, RetryingModel | FallbackModel):
+        return model
+    timed = TimedModel(model)
+    return RetryingModel(timed, max_retries) if max_retries else timed
 
 
 def _open_by_name(model: str, max_retries: int, around: Surroundings) -> Model:

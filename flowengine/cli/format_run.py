@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from flowengine.cli.terminal import format_clock, format_dollars, format_span, format_table, format_tokens
-from flowengine.core.context import EMPTY, NodeStatus
+from flowengine.core.context import CAUSE_TEXTS, EMPTY, NodeStatus
 from flowengine.core.json_values import dumps, format_value
 from flowengine.core.records import Notified
 from flowengine.engine.events import RunStarted
@@ -168,7 +168,7 @@ def format_usage(usage: UsageTotals) -> str:
 
 def _format_row(row: NodeRow, now: float | None) -> list[str]:
     usage = row.usage
-    remark = row.cause.replace("_", " ") if row.cause else ""
+    remark = CAUSE_TEXTS[row.cause] if row.cause else ""
     if row.result is not None and row.result.route is not None:
         remark = f"→ {row.result.route}"
     if row.reused is not None:

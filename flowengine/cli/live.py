@@ -25,7 +25,7 @@ from flowengine.cli.terminal import (
     format_span,
     format_tokens,
 )
-from flowengine.core.context import NodeStatus
+from flowengine.core.context import CAUSE_TEXTS, NodeStatus
 from visualize.progress import SETTLED, NodeRow, Progress
 
 __all__ = ["cut_to_end", "draw", "draw_bar", "format_progress_line", "live_tree"]
@@ -248,7 +248,7 @@ def _format_remark(row: NodeRow, now: float | None, outlook: RunOutlook) -> str:
     if asked:
         return asked
     if row.cause is not None:
-        return row.cause.replace("_", " ")
+        return CAUSE_TEXTS[row.cause]
     if row.result is not None and row.result.route is not None:
         return f"→ {escape_controls(row.result.route)}"
     return f"retry {row.retries}" if row.retries and row.status == "running" else ""

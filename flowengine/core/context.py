@@ -19,6 +19,7 @@ from flowengine.core.run_scope import RunScope
 from flowengine.errors import RunError
 
 __all__ = [
+    "CAUSE_TEXTS",
     "EMPTY",
     "OF_THIS_RUN",
     "WRITES_ARE_RETURNED",
@@ -44,6 +45,16 @@ __all__ = [
 NodeStatus = Literal["pending", "running", "waiting", "succeeded", "failed", "skipped", "cancelled"]
 RunStatus = Literal["running", "succeeded", "failed", "waiting", "paused", "partial", "cancelled"]
 SkipCause = Literal["not_selected", "condition_false", "upstream_skipped", "upstream_failed", "error", "cancelled"]
+
+CAUSE_TEXTS: Final[Mapping[SkipCause, str]] = {
+    "not_selected": "not selected",
+    "condition_false": "condition false",
+    "upstream_skipped": "too few before it succeeded",
+    "upstream_failed": "upstream failed",
+    "error": "error",
+    "cancelled": "cancelled",
+}
+"""Why a node was skipped, as people read it. Nodes before an `upstream_skipped` one may also have failed, handled."""
 
 
 class _Readable(BaseModel):

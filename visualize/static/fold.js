@@ -188,6 +188,11 @@ const APPLY = {
   reused: () => {}, tool: () => {}, judged: () => {}, round: () => {}, told: () => {},
 };
 
+// Why a node was skipped, as people read it: the same words as in pictures.
+function causeText(cause) {
+  return cause === "upstream_skipped" ? "too few before it succeeded" : cause.replaceAll("_", " ");
+}
+
 function foldTo(head, lines, count) {
   const run = new Run(head);
   for (let seq = 0; seq < count; seq += 1) run.apply(lines[seq]);

@@ -108,7 +108,7 @@ function standingOf(rows, status, now, retries) {
     const head = `${GLYPHS[status]} ${COUNT.format(counts.get("succeeded") || 0)} of ${COUNT.format(rows.length)}`;
     said.push([head, ...others.map((each) => `${COUNT.format(counts.get(each))} ${each}`)].join(", "));
   } else {
-    const cause = rows.length && rows[0].cause ? `: ${rows[0].cause.replaceAll("_", " ")}` : "";
+    const cause = rows.length && rows[0].cause ? `: ${causeText(rows[0].cause)}` : "";
     said.push(`${GLYPHS[status]} ${status}${cause}`);
   }
   const spent = spentBy(rows, now);

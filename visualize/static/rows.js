@@ -286,7 +286,7 @@ const WORDS = {
   end: (line) => [line.status, line.error].filter(Boolean).join(": "),
   finish: (line) => [line.route === undefined ? "" : `→ ${line.route}`, line.output].filter(Boolean).join("  "),
   fail: (line) => line.error,
-  skip: (line) => line.cause.replaceAll("_", " "),
+  skip: (line) => causeText(line.cause),
   call: (line) => [line.purpose, line.model, secondsText(line.seconds), line.error].filter(Boolean).join(", "),
   tool: (line) => `${line.name} ${line.begins ? "begins" : line.failed ? "failed" : secondsText(line.seconds)}`,
   retry: (line) => `attempt ${line.attempt} failed: ${line.error}`,

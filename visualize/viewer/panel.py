@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Sequence
 from itertools import islice
 from typing import Any, Final
 
-from flowengine.core.context import EvaluationResult, RoutingResult
+from flowengine.core.context import CAUSE_TEXTS, EvaluationResult, RoutingResult
 from flowengine.core.file_values import find_files
 from flowengine.core.records import ModelCall, Round
 from flowengine.engine.events import ErrorInfo, Event, NodeFailed, NodeFinished, NodeRecorded
@@ -140,7 +140,7 @@ def _list_records(
 def _make_head(row: NodeRow) -> Markup:
     told: list[tuple[str, Child]] = [
         ("Kind", row.kind),
-        ("Because", row.cause.replace("_", " ") if row.cause else None),
+        ("Because", CAUSE_TEXTS[row.cause] if row.cause else None),
         ("Route", f"→ {row.result.route}" if row.result is not None and row.result.route is not None else None),
         ("Started", clock(row.started)),
         ("Took", took(row.seconds()) if row.has_run else None),
@@ -307,7 +307,7 @@ def _make_gist(row: NodeRow) -> Child:
     if row.error is not None:
         return preview(row.error.message)
     if row.cause is not None:
-        return row.cause.replace("_", " ")
+        return CAUSE_TEXTS[row.cause]
     if row.result is None:
         return None
     evaluation = row.result.evaluation

@@ -25,6 +25,7 @@ from flowengine.cli.options import Reporting, open_journal, store_option
 from flowengine.cli.run_access import ReadingCommand, format_command, node_events, read, records_of
 from flowengine.cli.terminal import Results, format_clock, format_dollars, format_span, format_table, format_tokens
 from flowengine.cli.watch import follow, format_run_standing
+from flowengine.core.context import CAUSE_TEXTS
 from flowengine.core.json_values import dumps, format_value
 from flowengine.core.records import (
     ContextGathered,
@@ -60,7 +61,7 @@ def format_node(run: Reading, row: NodeRow, records: Sequence[Any]) -> Iterator[
     """The lines of `runs show --node`."""
     facts = [["node", row.id], ["kind", row.kind], ["status", row.status]]
     if row.cause is not None:
-        facts.append(["because", row.cause.replace("_", " ")])
+        facts.append(["because", CAUSE_TEXTS[row.cause]])
     if row.started is not None:
         facts += [["started", format_clock(row.started)], ["took", format_span(row.seconds())]]
     if row.asked is not None and row.sum_waiting() is not None:
