@@ -306,7 +306,7 @@ def test_what_nobody_saw_the_end_of_and_an_edited_flow_are_a_persons_to_decide(
         assert 'data-option="--retry-effect pay"' in text
         fields = form_of(found, "/runs/r1/act/resume")
         answer = send(found, "/runs/r1/act/resume", fields)
-        assert (answer.status_code, "whether that took effect is not known" in answer.text) == (409, True)
+        assert (answer.status_code, "whose end is not known" in answer.text) == (409, True)
         assert send(found, "/runs/r1/act/resume", {**fields, "done.pay": "true"}).status_code == 303
         assert found.until("r1", "succeeded")["outputs"] == {"said": None}
         (tmp_path / "pay.yaml").write_text(PAY.lstrip().replace("A-1", "A-2"))
