@@ -18,6 +18,7 @@ from flowengine.core.context import EvaluationResult, LLMResult
 from flowengine.core.file_values import FileValue
 from flowengine.core.json_values import to_json_value
 from flowengine.core.locale import Messages
+from flowengine.core.quoted_text import format_turns
 from flowengine.errors import RunError
 from flowengine.models.messages import Message, fence, from_dict
 
@@ -80,7 +81,7 @@ def chat_of(messages: Iterable[Any]) -> list[Message]:
 
 def format_exchange(words: Messages, question: str, answer: str) -> str:
     """One entry of a session's history."""
-    return words("generation.exchange", question=question, answer=answer)
+    return format_turns(words, question, answer)
 
 
 def generation_messages(

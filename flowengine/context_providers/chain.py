@@ -102,7 +102,9 @@ async def gather(
             present, lost = _compare_transform(provider, present, fragments)
             gone += lost
         else:
-            present += _cap_fragments(provider, fragments)
+            fresh, known = _leave_out_known(fragments, present)
+            present += _cap_fragments(provider, fresh)
+            gone += known
     return [*present, *gone]
 
 
@@ -151,7 +153,27 @@ async def _check_fragments(provider: ContextProvider, found: Any, note: Note) ->
     return [_drop_surrogates(each) for each in given if each.text.strip()]
 
 
-_TEXTS: Final = ("source", "label", "group", "text")
+def _leave_out_known(
+    fragments: Sequence[Fragment], present: Iterable[PackedEntry]
+) -> tuple[list[Fragment], list[PackedEntry]]:
+    """A source's fragments less those whose words another source has brought already, and these, as dropped."""
+    sources = {_words_of(each.fragment): each.fragment.source for each in present}
+    fresh: list[Fragment] = []
+    known: list[PackedEntry] = []
+    for each in fragments:
+        source = None if each.pinned else sources.get(_words_of(each))
+        if source is None:
+            fresh.append(each)
+        else:
+            known.append(PackedEntry(each, "dropped", f"'{source}' has it already"))
+    return fresh, known
+
+
+def _words_of(fragment: Fragment) -> str:
+    return (fragment.said or fragment.text).strip()
+
+
+_TEXTS: Final = ("source", "label", "group", "text", "said")
 
 
 def _find_problem(fragment: Any) -> str:

@@ -14,6 +14,7 @@ from flowengine.context_providers.provider import ContextProvider, ParameterErro
 from flowengine.core.argument_kinds import check_arguments
 from flowengine.core.context import Fragment
 from flowengine.core.locale import load_messages
+from flowengine.core.quoted_text import format_turns
 
 __all__ = ["ConversationHistoryProvider", "entry_of"]
 
@@ -76,16 +77,15 @@ class ConversationHistoryProvider(ContextProvider):
     def fragments(self, query: str, previous: Sequence[Fragment], **kwargs: Any) -> Sequence[Fragment]:
         words = load_messages(kwargs.get("locale", "en"))
         newest = len(self._entries) - 1
+        texts = [
+            each["result"] or each["user_input"]
+            if "role" in each
+            else format_turns(words, each["user_input"], each["result"])
+            for each in self._entries
+        ]
         return [
-            Fragment(
-                each["result"] or each["user_input"]
-                if "role" in each
-                else words("generation.exchange", question=each["user_input"], answer=each["result"]),
-                self.provider_name,
-                priority=number - newest,
-                label=each["timestamp"],
-            )
-            for number, each in enumerate(self._entries)
+            Fragment(text, self.provider_name, priority=number - newest, label=each["timestamp"], said=text)
+            for number, (each, text) in enumerate(zip(self._entries, texts, strict=True))
         ]
 
     @at_once

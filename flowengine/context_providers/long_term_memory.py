@@ -24,6 +24,7 @@ from flowengine.context_providers.provider import ContextProvider, ParameterErro
 from flowengine.core.argument_kinds import check_arguments
 from flowengine.core.context import Fragment
 from flowengine.core.locale import load_messages
+from flowengine.core.quoted_text import format_turns, quote_lines
 from flowengine.errors import DefinitionError, did_you_mean
 from flowengine.memory.database import MemoryDatabase
 from flowengine.memory.items.ranking import MemoryItem, Recalled
@@ -135,10 +136,11 @@ class LongTermMemoryProvider(ContextProvider):
         fragments: list[Fragment] = []
         left = self._settings.budget
         for rank, item in enumerate(items):
-            text = self._format_item(item, locale)
+            said, text = self._format_item(item, locale)
             tokens = count_tokens(text)
             if tokens <= left or not fragments:
-                fragments.append(Fragment(text, self.provider_name, tokens, priority=-rank, label=_format_day(item)))
+                own: dict[str, Any] = {"priority": -rank, "label": _format_day(item), "said": said}
+                fragments.append(Fragment(text, self.provider_name, tokens, **own))
                 left -= tokens
         return fragments
 
@@ -205,12 +207,13 @@ class LongTermMemoryProvider(ContextProvider):
     def _load_item(self, value: Mapping[str, Any]) -> MemoryItem:
         return self._make_item(value["user_input"], value["result"], _time_of(value["at"]), value["subject"])
 
-    def _format_item(self, item: MemoryItem, locale: str) -> str:
+    def _format_item(self, item: MemoryItem, locale: str) -> tuple[str, str]:
+        """What was said, and the text of the fragment."""
         words = load_messages(locale)
         asked, answered = item.metadata.get("user_input"), item.metadata.get("result")
-        said = words("generation.exchange", question=asked, answer=answered) if asked and answered else item.text
+        said = format_turns(words, asked, answered) if asked and answered else f"> {quote_lines(item.text)}"
         kept = shortened(said, self._settings.max_tokens, words("memory.shortened"))
-        return f"{_format_day(item)}\n{kept}"
+        return said, f"{_format_day(item)}\n{kept}"
 
 
 def _least_score(found: Sequence[Recalled], threshold: float) -> float:

@@ -222,6 +222,9 @@ class Fragment(NamedTuple):
     """What it is within its source (a path, a turn, a section), for the receipt."""
     group: str = ""
     """Fragments of one group stay or go together (a tool call and its result)."""
+    said: str = ""
+    """The words that it hands on, where it adds some of its own (a date): what two sources hand on stands in a prompt
+    once. Empty: its text."""
 
 
 class NoOutputError(KeyError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -206,14 +207,45 @@ def test_what_people_write_structures_nothing():
     ]
 
 
-@given(st.lists(st.sampled_from(["#", "##", " ", "---", "-", "**2025-01-01 ", "a", "\n", "\r", "\u2028", "\\", "\t"])))
-@settings(deadline=None, max_examples=200)
+SIGNS = [
+    "#",
+    "##",
+    " ",
+    "---",
+    "-",
+    "=",
+    "* ",
+    "*",
+    "_",
+    "**2025-01-01 ",
+    "a",
+    "\n",
+    "\r",
+    "\u2028",
+    "\\",
+    "\t",
+    "\u200b",
+]
+
+
+@given(st.lists(st.sampled_from([*SIGNS, "<h2>", "<HR", "</h1>"])))
+@settings(deadline=None, max_examples=300)
 def test_no_line_of_plain_text_is_a_heading_a_rule_or_the_head_of_a_message(parts: list[str]):
     for line in neutralise_text("".join(parts)).splitlines():
-        rest = line.strip()
+        rest = line.strip().lstrip("\u200b \t")
+        dense = "".join(rest.split())
+        assert not (dense and set(dense) in ({"="}, {"-"}))
+        assert not (len(dense) >= 3 and set(dense) in ({"*"}, {"_"}))
+        assert not re.search(r"(?<!\\)</?h[12r]\b", line, re.IGNORECASE)
         assert not (rest.startswith("#") and rest.lstrip("#")[:1].isspace())
         assert not (len(rest) >= 3 and set(rest) == {"-"})
         assert not rest.startswith("**2025-01-01 ")
+
+
+@pytest.mark.parametrize("text", ["記憶\n====", "a\n***", "___", "- - -", "\u200b## x", "<h2>x</h2>", "a\n<hr/>"])
+def test_headings_and_rules_of_all_forms_are_escaped(text: str):
+    assert "\\" in neutralise_text(text)
+    assert neutralise_text(neutralise_text("a * b\n* one\n_two_ = 2 < 3")) == "a * b\n* one\n_two_ = 2 < 3"
 
 
 def test_more_signs_than_a_heading_has_are_escaped_too():
@@ -227,5 +259,5 @@ def test_many_empty_lines_take_no_longer_than_others():
 @given(st.text())
 @settings(deadline=None, max_examples=100)
 def test_plain_text_that_structures_nothing_stays_as_it_is(text: str):
-    if not any(sign in text for sign in ("#", "-", "*")):
+    if not any(sign in text for sign in ("#", "-", "*", "=", "_", "<")):
         assert neutralise_text(text) == "\n".join(text.strip().splitlines())

@@ -27,8 +27,16 @@ __all__ = ["Task", "message_lines", "neutralise_text", "prompt_messages", "syste
 Task: TypeAlias = Literal["answer", "judge"]
 """To answer the conversation, or to decide whether to."""
 
-_STRUCTURE: Final = re.compile(r"^([^\S\n]*)(#+(?=\s|$)|-{3,}[^\S\n]*$|\*\*\d{4}-\d\d-\d\d )", re.MULTILINE)
+_UNSEEN: Final = "\u00ad\u200b-\u200f\u2060\ufeff"
+"""Characters that nobody sees."""
+_STRUCTURE: Final = re.compile(
+    rf"^([^\S\n{_UNSEEN}]*(?:[{_UNSEEN}][^\S\n]*)*)"
+    rf"(#+(?=[\s{_UNSEEN}]|$)|(?:=+|-(?:[^\S\n]*-)*|([*_])(?:[^\S\n]*\3){{2,}})[^\S\n]*$|\*\*\d{{4}}-\d\d-\d\d )",
+    re.MULTILINE,
+)
 """The beginnings of lines that structure the prompt; no part of it goes past its line, so that the time is linear."""
+_TAG: Final = re.compile(r"<(?=/?(?:h[1-6r])\b)", re.IGNORECASE)
+"""Headings and rules as HTML has them."""
 
 
 def system_prompt(record: PromptRecord, task: Task = "answer", *, locale: str = "en", timezone: tzinfo = UTC) -> str:
@@ -68,7 +76,7 @@ def neutralise_text(text: str) -> str:
     I am #1
     \\---
     """
-    return _STRUCTURE.sub(r"\1\\\2", "\n".join(text.strip().splitlines()))
+    return _TAG.sub(r"\\<", _STRUCTURE.sub(r"\1\\\2", "\n".join(text.strip().splitlines())))
 
 
 # --- sections: text, or None where there is nothing to say
