@@ -191,6 +191,8 @@ class RowsCommand:
             raise InputError(f"-o {output}: that is the file with the data")
         if data.unused and not self._reporting.quiet:
             complain(f"notice: no input takes the column{'s' * (len(data.unused) > 1)} {', '.join(data.unused)}")
+        if not self._reporting.quiet:
+            data.tell_invalid(complain)
         with self.running.open_store() as store:
             try:
                 rows = self._open_set(data, store)

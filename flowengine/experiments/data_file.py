@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import IO, Any, Final, NamedTuple, cast
@@ -170,6 +170,9 @@ def _make_error(path: Path, message: str, line: int | None = None, column: int |
 
 # --- Rows for a flow
 
+_MOST_TOLD: Final = 20
+"""Invalid rows that are told one by one."""
+
 
 class DataFile(NamedTuple):
     """A file that was looked through, and what its columns are to the flow. Iterate it as often as you like."""
@@ -184,11 +187,20 @@ class DataFile(NamedTuple):
     columns: Sequence[str]
     unused: Sequence[str]
     """Columns that no input takes."""
+    invalid: Sequence[str] = ()
+    """Why rows cannot be run, each with its line."""
 
     def rows(self) -> Iterator[DataRow]:
         """Yields the inputs of each row, or why they are invalid."""
         for raw in read_rows(self.path):
             yield self.row_of(raw)
+
+    def tell_invalid(self, tell: Callable[[str], object]) -> None:
+        """Tell which rows cannot be run, before any other is."""
+        for problem in self.invalid[:_MOST_TOLD]:
+            tell(f"invalid: {problem}")
+        if len(self.invalid) > _MOST_TOLD:
+            tell(f"invalid: {len(self.invalid) - _MOST_TOLD:,} more rows")
 
     def row_of(self, raw: RawRow) -> DataRow:
         """Returns the inputs of one row."""
@@ -274,7 +286,8 @@ def open_data(
     if problems:
         raise InputError("\n".join(problems))
     unused = [each for each in columns if fields is not None and mapping.get(each, each) not in fields]
-    return data._replace(unused=unused)
+    invalid = [row.problem for row in data.rows() if row.problem is not None] if fields is not None else ()
+    return data._replace(unused=unused, invalid=invalid)
 
 
 def _find_problems(data: DataFile) -> Iterator[str]:

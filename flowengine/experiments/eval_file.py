@@ -13,6 +13,7 @@ It declares what a file may say and reports what of it is wrong, with line and c
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from os import PathLike
@@ -233,6 +234,9 @@ def load_eval(
         if scorer.call is not None:
             try:
                 functions[name] = project.import_callable(scorer.call)
+                problem = _find_misfit(functions[name])
+                if problem:
+                    problems.append(_diagnostic(where, source, ("FE512", ("scorers", name, "call"), problem, "")))
             except ProjectError as error:
                 code = error.code or "FE506"
                 problems.append(_diagnostic(where, source, (code, ("scorers", name, "call"), error.message, "")))
@@ -277,6 +281,21 @@ def _find_problems(spec: EvalSpec, flow: Flow) -> Iterator[_Problem]:
         for column, name in spec.map.items():
             if name not in fields:
                 yield "FE305", ("map", column), f"the flow has no input '{name}'", did_you_mean(name, fields)
+
+
+def _find_misfit(function: Callable[..., Any]) -> str:
+    """Says what a scorer's function asks for that no scorer is given; empty where it can be called."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # It does not say what it takes.
+        return ""
+    open_kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    for each in parameters:
+        if each.kind is inspect.Parameter.POSITIONAL_ONLY:
+            return f"a scorer's arguments are given by name, and '{each.name}' takes none"
+        if each.kind not in open_kinds and each.name not in NAMES and each.default is inspect.Parameter.empty:
+            return f"a scorer's arguments are {', '.join(NAMES)}, found '{each.name}'{did_you_mean(each.name, NAMES)}"
+    return ""
 
 
 def _templates_of(scorer: ScorerSpec) -> Iterator[tuple[KeyPath, str]]:

@@ -125,6 +125,7 @@ class EvalRun:
             return list(recorded_rows(self.store, spec.data.runs, self.plan, spec.map, spec.inputs))
         data = open_data(file.path.parent / spec.data, self.plan.inputs, spec.map, spec.inputs)
         check_columns(file, data.columns)
+        data.tell_invalid(self.tell)
         return data
 
     @property

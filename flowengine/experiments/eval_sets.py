@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from flowengine.engine.ports import JournalStore
 from flowengine.errors import RunNotFoundError
-from flowengine.experiments.scoring import Score
+from flowengine.experiments.scoring import NOTHING_TO_COMPARE, Score
 
 __all__ = ["EvalRow", "EvalSet", "SetInfo", "find_set", "keep_set", "list_evals", "list_sets", "load_set"]
 
@@ -82,6 +82,13 @@ class EvalSet:
     @property
     def scorers(self) -> Sequence[str]:
         return list(self.passes_from)
+
+    def reason_of_no_score(self) -> str | None:
+        """Says why no row has any score, as far as one was to be had; None where there is one."""
+        scores = [score for row in self.rows for score in row.scores.values()]
+        if any(each.value is not None for each in scores):
+            return None
+        return next((each.reason for each in scores if each.reason != NOTHING_TO_COMPARE), None)
 
     def by_place(self) -> Mapping[tuple[str, int], EvalRow]:
         """The rows by what they give and the number of their sample."""

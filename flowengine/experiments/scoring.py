@@ -28,7 +28,7 @@ from flowengine.templating.compile import compile_template
 from flowengine.templating.parse import parse_template
 from flowengine.testing.cases import find_unmet
 
-__all__ = ["Score", "Scorers", "ScoringView"]
+__all__ = ["NOTHING_TO_COMPARE", "Score", "Scorers", "ScoringView"]
 
 _PAIR_ROUTES: Final = {
     "first": {"description": "The first answer is better."},
@@ -37,6 +37,8 @@ _PAIR_ROUTES: Final = {
 }
 _QUESTION: Final = {"schema": {"type": ["object", "null"]}, "default": None}
 _WORTH: Final = {"first": 1.0, "tie": 0.5, "second": 0.0}
+NOTHING_TO_COMPARE: Final = "there is nothing to compare with"
+"""The reason of a score that is given only with another set."""
 _MAX_REASON: Final = 1_000
 """Characters of a reason that are kept."""
 
@@ -123,7 +125,7 @@ class Scorers:
                 known[name] = _failed_score(result)
                 continue
             if view.against is None and any(map(_reads_pair, _texts_of(judge))):
-                known[name] = Score(None, "there is nothing to compare with")
+                known[name] = Score(None, NOTHING_TO_COMPARE)
                 continue
             try:
                 inputs[self._nodes[name]] = _ask(judge, view)
@@ -283,9 +285,6 @@ def _arguments(function: Callable[..., Any], view: ScoringView) -> Mapping[str, 
     parameters = inspect.signature(function).parameters
     if any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values()):
         return known
-    for name, each in parameters.items():
-        if name not in known and each.default is inspect.Parameter.empty:
-            raise RunError(f"a scorer's arguments are {', '.join(known)}, found '{name}'")
     return {name: value for name, value in known.items() if name in parameters}
 
 

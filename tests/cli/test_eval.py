@@ -11,7 +11,7 @@ import pytest
 
 from flowengine.experiments.git_version import revision_of, tree_at
 from tests.cli.conftest import Command
-from tests.experiments.test_eval_run import FLOW, project
+from tests.experiments.test_eval_run import EVAL, FLOW, project
 from tests.support.model_server import ModelServer
 
 
@@ -57,6 +57,19 @@ def test_an_eval_on_the_command_line(flowengine: Command, folder: Path) -> None:
     flowengine("run", "shout.yaml", "-i", "text=a", "-q", *labels)
     said = flowengine("runs", "to-test", "@last", "--row")  # What a judge was asked is no row of the flow.
     assert (said.code, "runs list --label part=flow --label set=ab12 --label row=2" in said.err) == (2, True)
+
+
+def test_an_eval_without_a_score_fails(flowengine: Command, folder: Path) -> None:
+    path = project(folder, EVAL.partition("scorers:")[0] + "scorers:\n  odd: {call: 'scorers:odd'}\n")
+    said = flowengine("eval", path.name, "--rows", "2")
+    assert (said.code, "nothing could be scored: the scorer failed" in said.err) == (1, True), said.err
+    (folder / "scorers.py").write_text("def odd(output, run):\n    return 1\n")
+    said = flowengine("eval", path.name)
+    assert said.code == 2
+    assert (
+        "a scorer's arguments are row, inputs, outputs, run, against, found 'output'; did you mean 'outputs'?"
+        in said.err
+    )
 
 
 def test_an_unknown_price_is_not_reported_as_nothing(

@@ -28,6 +28,7 @@ def test_results_are_written_in_their_places(flowengine: Command, folder: Path) 
     assert said.code == 1
     assert "notice: no input takes the column note" in said.err
     assert "3 rows: 2 succeeded, 1 refused" in said.err
+    assert "invalid: rows.jsonl:2: input 'n': expected integer, found str 'x'" in said.err.splitlines()[1]
     assert "  first refused: row 2: rows.jsonl:2: input 'n': expected integer, found str 'x'" in said.err
     found = [json.loads(line) for line in (folder / "out.jsonl").read_text().splitlines()]
     assert [(each["row"], each["status"]) for each in found] == [(1, "succeeded"), (2, "refused"), (3, "succeeded")]

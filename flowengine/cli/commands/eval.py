@@ -139,7 +139,10 @@ def run_eval(
         reason = "a limit was reached" if is_limited else "a batch could not be looked at"
         complain(f"{reason}: the same command goes on where it was")
         return 4 if is_limited else 1
-    return 1 if report.under else 0
+    reason = made.reason_of_no_score()
+    if reason is not None:
+        complain(f"nothing could be scored: {reason}")
+    return 1 if report.under or reason is not None else 0
 
 
 def _run(run: EvalRun, results: Results, *, quiet: bool) -> EvalSet | None:
