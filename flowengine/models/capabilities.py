@@ -89,7 +89,7 @@ class Capabilities:
             return self.api == "responses"
         effort = options.get("reasoning_effort")
         if self.chat_efforts is not None and effort is not None and effort not in self.chat_efforts:
-            return effort in (self.efforts or ())
+            return self.efforts is None or effort in self.efforts
         return has_tools and not self.takes_tools_thinking and self.thinks_at(effort)
 
     def is_sampled_at(self, effort: str | None) -> bool | None:

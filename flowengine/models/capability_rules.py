@@ -77,7 +77,7 @@ def _of_openai(name: str, facts: Facts) -> Capabilities:
         sampling="never" if "search-preview" in bare else sampling,
         tools=facts.get("supports_function_calling"),
         takes_tools_thinking=_takes_tools_thinking(bare, version, facts),
-        chat_efforts=efforts and tuple(each for each in efforts if each != "max"),  # [tools]
+        chat_efforts=tuple(each for each in efforts or _EVERY if each != "max") if thinks else None,  # [tools]
         streams=facts.get("supports_native_streaming") is not False,
     )
 
@@ -115,7 +115,7 @@ def _openai_efforts(name: str, version: tuple[int, int], facts: Facts) -> tuple[
         return (*_USUAL, "xhigh") if "max" in name or version == (5, 2) else _USUAL  # [efforts]
     efforts = _efforts_in_table(facts)
     if efforts is None:
-        return _USUAL if re.match(r"o\d", name) else None
+        return _USUAL if re.match(r"o\d", name) else (*_USUAL, "xhigh") if version > (5, 1) else None  # [efforts]
     return efforts if "max" in efforts or version < (5, 6) else (*efforts, "max")  # [checklist]
 
 
@@ -191,6 +191,8 @@ def _of_google(name: str, facts: Facts) -> Capabilities:
         least = [] if facts.get("supports_minimal_reasoning_effort") is False else ["minimal"]
         most = ["xhigh"] if facts.get("supports_xhigh_reasoning_effort") else []
         efforts = (*(["none"] if can_stop else []), *least, *_USUAL, *most)
+    elif name.startswith("gemini") and thinks:
+        efforts = _USUAL  # A name without a version is that of one of the newest.
     elif thinks is None and facts:
         efforts = ()
     return Capabilities(
@@ -241,13 +243,13 @@ def _of_grok(name: str, facts: Facts) -> Capabilities:
 
 
 def _of_deepseek(name: str, facts: Facts) -> Capabilities:
-    if name.startswith("deepseek-reasoner"):
-        return Capabilities(thinks=True, efforts=(), tools=facts.get("supports_function_calling"))
-    thinks = facts.get("supports_reasoning") if facts else None
+    thinks = bool(facts.get("supports_reasoning")) if facts else None
+    can_stop = thinks is True and re.search(r"v[4-9]|v3\.[2-9]|flash", name) is not None  # [deepseek]
     return Capabilities(
         thinks=thinks,
+        efforts=None if thinks is None or can_stop else (),
         tools=facts.get("supports_function_calling"),
-        stops_thinking_by="disabled" if thinks and re.search("v4|flash", name) else "",  # [deepseek]
+        stops_thinking_by="disabled" if can_stop else "",
     )
 
 

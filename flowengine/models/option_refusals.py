@@ -149,7 +149,8 @@ def _of_values(provider: str, said: Mapping[str, Any]) -> Iterator[OptionRefusal
 _VERBOSE_SERIES: Final = re.compile(r"(?:ft:)?gpt-(?!35)(?:[5-9]|\d\d)")
 _ANSWERING: Final = re.compile(r"(?:ft:)?(?:gpt-(?:3|4)|chatgpt-4)")
 """Models of OpenAI that are known not to think."""
-_UNSTOPPED: Final = re.compile(r"(?:ft:)?(?:o3(?!-mini)|o4-mini|gpt-(?!35)(?:[5-9]|\d\d))")
+_STOPPED: Final = re.compile(r"(?:ft:)?(?:o1|o3-mini)")
+"""Models that think and take texts that end the answer."""
 _THINKS: Final = "it thinks before it answers, and takes none"
 _PENALTIES: Final = ("presence_penalty", "frequency_penalty")
 
@@ -177,12 +178,10 @@ def _of_openai(
     refused: dict[str, str] = {}
     if can.thinks:
         refused |= dict.fromkeys(_PENALTIES, _THINKS)
-    if can.thinks and _UNSTOPPED.match(name):
+    if can.thinks and not _STOPPED.match(name):
         refused["stop"] = _THINKS
     if can.needs_responses(given, has_tools=has_tools):
-        refused |= dict.fromkeys(_NOT_OF_RESPONSES - refused.keys(), "OpenAI's Responses API, which it needs, has none")
-        if given.get("max_tokens", _LEAST_ANSWER) < _LEAST_ANSWER:
-            refused["max_tokens"] = f"at OpenAI's Responses API, which it needs, it is at least {_LEAST_ANSWER}"
+        refused = {**_at_responses(given), **refused}
     yield from (OptionRefusal(each, refused[each]) for each in given if each in refused)
     yield from _of_sampling(can, given)
 
@@ -196,6 +195,14 @@ def _of_sampling(can: Capabilities, given: Mapping[str, Any]) -> Iterator[Option
         yield OptionRefusal("temperature", "it thinks before it answers, and takes 1 alone", is_left_out=True)
 
 
+def _at_responses(given: Mapping[str, Any]) -> dict[str, str]:
+    """Option → why OpenAI's Responses API refuses it."""
+    refused = dict.fromkeys(_NOT_OF_RESPONSES, "OpenAI's Responses API, which it needs, has none")
+    if given.get("max_tokens", _LEAST_ANSWER) < _LEAST_ANSWER:
+        refused["max_tokens"] = f"at OpenAI's Responses API, which it needs, it is at least {_LEAST_ANSWER}"
+    return refused
+
+
 _NOT_OF_RESPONSES: Final = frozenset(
     {"seed", "stop", *_PENALTIES, "logit_bias", "logprobs", "prediction", "web_search_options"}
 )
@@ -205,8 +212,10 @@ _LEAST_ANSWER: Final = 16
 
 
 def _of_others(provider: str, can: Capabilities, given: Mapping[str, Any]) -> Iterator[OptionRefusal]:
+    refused = _at_responses(given) if can.api == "responses" else {}
     if provider == "xai" and can.thinks:  # docs.x.ai/developers/model-capabilities/text/reasoning
-        yield from (OptionRefusal(each, _THINKS) for each in (*_PENALTIES, "stop") if each in given)
+        refused |= dict.fromkeys((*_PENALTIES, "stop"), _THINKS)
+    yield from (OptionRefusal(each, refused[each]) for each in given if each in refused)
     if can.sampling == "never":
         told = "it takes no sampling parameters"
         yield from (OptionRefusal(each, told) for each in ("temperature", "top_p", "top_k") if each in given)

@@ -73,7 +73,7 @@ THINKING = {"thinking": {"budget_tokens": 2048}}
         ("google", "gemini-2.5-flash", {"top_k": 3, "presence_penalty": 1}, ["top_k", "presence_penalty"]),
         ("groq", "openai/gpt-oss-20b", {"reasoning_effort": "minimal"}, ["reasoning_effort"]),
         ("mistral", "mistral-medium-latest", {"reasoning_effort": "low"}, ["reasoning_effort"]),
-        ("xai", "grok-4.5", {"stop": ["a"], "presence_penalty": 1}, ["presence_penalty", "stop"]),
+        ("xai", "grok-4.5", {"stop": ["a"], "presence_penalty": 1}, ["stop", "presence_penalty"]),
         ("xai", "grok-4.20-reasoning", {"reasoning_effort": "low"}, ["reasoning_effort"]),
         ("deepseek", "deepseek-v4-pro", {"reasoning_effort": "none"}, []),
         ("mistral", "mistral-large-latest", {"verbosity": "low", "seed": 1}, ["verbosity"]),

@@ -131,6 +131,8 @@ def _options(request: Request, traits: VendorTraits) -> dict[str, Any]:
             continue  # Vendors refuse it where there is nothing to call.
         if name == "thinking" and isinstance(value, Mapping):
             options |= _thinking_options(cast("Mapping[str, Any]", value), traits)
+        elif name == "reasoning_effort" and value == "none" and traits.can.stops_thinking_by:
+            options["thinking"] = {"type": traits.can.stops_thinking_by}
         elif wire := traits.options.get(name, name):
             options[wire] = value
     return options
