@@ -147,8 +147,8 @@ T = TypeVar("T")
 
 
 def run_until_interrupted(job: Callable[[], Awaitable[T]]) -> T | None:
-    """Run the job and return what it returns; None where a signal ended it, or a `KeyboardInterrupt` in it. Its
-    clean-up has run by then.
+    """Run the job and return what it returns; None where a signal ended it, or a `KeyboardInterrupt` or a cancellation
+    of its own. Its clean-up has run by then.
 
     After a signal the handlers stay: what is left is the end of the process, and a second signal in its last
     milliseconds ends it at once with the same exit code.
@@ -163,6 +163,10 @@ def run_until_interrupted(job: Callable[[], Awaitable[T]]) -> T | None:
                 return await job()
             except KeyboardInterrupt:  # by code of a node: the signals themselves are heard here
                 return None
+            except asyncio.CancelledError:
+                if scope.cancel_called:
+                    raise
+                return None  # by code that cancelled the task that it runs in
             except BaseExceptionGroup as group:  # raised below: asyncio prints what it finds in a main task that died
                 failure = group
         return None

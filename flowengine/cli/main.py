@@ -14,9 +14,9 @@ It knows the exit codes and nothing of flows. Its commands are imported when the
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
-import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
@@ -189,9 +189,11 @@ def _open_streams() -> None:
 
 
 def _exit_process(code: int) -> None:
-    """End without waiting for threads that cancelled nodes left behind: they may never return."""
-    left_behind = [each for each in threading.enumerate() if not each.daemon and each is not threading.main_thread()]
-    if left_behind:
+    """Leave the end to Python, unless cancelled nodes left threads behind: they may never return, and Python would wait
+    for them. What the process has to do at its end is done then too."""
+    user_code = sys.modules.get("flowengine.core.user_code")
+    if user_code is not None and user_code.left_threads():
+        vars(atexit)["_run_exitfuncs"]()
         for stream in (sys.stdout, sys.stderr):
             with suppress(OSError, ValueError):  # its reader is gone
                 stream.flush()

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Mapping
-from functools import lru_cache
+import threading
+from collections.abc import Callable, Collection, Mapping
+from functools import lru_cache, partial
 from importlib.metadata import EntryPoint, entry_points
 from types import TracebackType
 from typing import Any, Final, TypeVar, cast
@@ -23,6 +24,7 @@ __all__ = [
     "ROOT_PREFIX",
     "USER_CODE",
     "ForeignExitError",
+    "call_abandonable",
     "call_in_thread",
     "describe_error",
     "failure_of_code",
@@ -30,6 +32,7 @@ __all__ = [
     "is_failure",
     "is_interrupt",
     "is_of_project",
+    "left_threads",
     "load_entry_point",
     "package_of",
     "unprefixed_name",
@@ -145,13 +148,36 @@ USER_CODE: Final = _UserCode()
 """`with USER_CODE:` stands round calls of what users wrote, and raises `failure_of_code`."""
 
 
+_at_work: Final[set[threading.Thread]] = set()
+
+
+async def call_abandonable(call: Callable[[], T], limiter: CapacityLimiter | None = None) -> T:
+    """Calls a function in another thread. A caller that is cancelled leaves the thread to its end, which the end of the
+    command line does not wait for."""
+    return await to_thread.run_sync(_call_at_work, call, abandon_on_cancel=True, limiter=limiter)
+
+
+def _call_at_work(call: Callable[[], T]) -> T:
+    thread = threading.current_thread()
+    _at_work.add(thread)
+    try:
+        return call()
+    finally:
+        _at_work.discard(thread)
+
+
+def left_threads() -> Collection[threading.Thread]:
+    """Threads that still run what their callers left; none is anybody else's."""
+    return [each for each in tuple(_at_work) if each.is_alive() and not each.daemon]
+
+
 async def call_in_thread(call: Callable[[], T]) -> T:
     """Calls a plain function in a new thread, regardless of how many others are running.
 
     A caller that is cancelled leaves the thread to its end, and what it gives is dropped.
     """
     # In a tuple, because trio refuses a thread's result that is something to wait for.
-    (value,) = await to_thread.run_sync(_call_in_tuple, call, abandon_on_cancel=True, limiter=CapacityLimiter(1))
+    (value,) = await call_abandonable(partial(_call_in_tuple, call), CapacityLimiter(1))
     return value
 
 

@@ -22,6 +22,7 @@ import anyio
 import anyio.to_thread
 
 from flowengine.core.run_scope import RunScope
+from flowengine.core.user_code import call_abandonable
 from flowengine.engine.events import TokenStreamed
 from flowengine.engine.ports import JournalStore
 from flowengine.errors import JournalError
@@ -211,7 +212,7 @@ class LiveBoard:
     async def _clear(self) -> None:
         if self._is_shown:
             with suppress(JournalError), anyio.move_on_after(_AT_END):
-                await anyio.to_thread.run_sync(self._forget, abandon_on_cancel=True)
+                await call_abandonable(self._forget)
 
     def _write(self, plain: Mapping[str, Any]) -> None:
         with self._writing:

@@ -14,8 +14,8 @@ from time import perf_counter
 from typing import Any, Final, NamedTuple
 
 import anyio
-from anyio import to_thread
 
+from flowengine.core.user_code import call_abandonable
 from flowengine.errors import FlowEngineError, ModelConfigError
 from flowengine.models.definitions import ModelDefinition, ModelMeaning, find_meaning, read_said_key
 from flowengine.models.http.chat_protocol import as_object, list_of_objects
@@ -76,7 +76,7 @@ class ProbePlace:
         """The key of a vendor, or of a model of it. A command may ask a person for it, so it waits in a thread."""
         said = self.providers.get(vendor.name)
         ask = partial(read_said_key, vendor.name, self.environ, definition, said)
-        return await to_thread.run_sync(ask, abandon_on_cancel=True)
+        return await call_abandonable(ask)
 
 
 async def probe(place: ProbePlace, models: Sequence[str]) -> list[ProbeAnswer]:

@@ -26,6 +26,7 @@ import anyio.to_thread
 from flowengine.core.address_rules import origin_of
 from flowengine.core.records import ApprovalRequested, Notified, node_of_question, question_path
 from flowengine.core.secret_values import ESCAPE, Secrets, find_url_secrets, replace_escape
+from flowengine.core.user_code import call_abandonable
 from flowengine.engine.events import Event, NodeRecorded, RunStarted
 from flowengine.errors import DefinitionError, FlowEngineError, TemplateError, UnknownEffectError, did_you_mean
 from flowengine.journal.approvals import may_answer, open_questions, times_asked
@@ -186,7 +187,7 @@ class PeopleNotifier:
         mail = make_mail(notice, server.sender, to, mark)
         user, password = self._value_of(server.user_env), self._value_of(server.password_env)
         give = partial(_give_to_server, server, mail, to, user, password, self.pace.attempt)
-        await anyio.to_thread.run_sync(give, abandon_on_cancel=True)
+        await call_abandonable(give)
 
     async def _post(self, notice: QuestionNotice, channel: NotifyChannel, mark: str) -> None:
         headers = {"idempotency-key": mark, **channel.headers}

@@ -11,6 +11,7 @@ import anyio.to_thread
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
+from flowengine.core.user_code import call_abandonable
 from flowengine.engine.ports import JournalStore
 from flowengine.errors import FlowEngineError, JournalError, StoreVersionError
 from flowengine.runners.queue.status import QueueStatus, queues_of, workers_of
@@ -57,7 +58,7 @@ async def find_unreadiness(store: JournalStore) -> str | None:
     ask: Callable[[], object] = getattr(store, "check_version", partial(store.recall, "serve.ready", ""))
     with anyio.move_on_after(_PATIENCE):
         try:
-            await anyio.to_thread.run_sync(ask, abandon_on_cancel=True)
+            await call_abandonable(ask)
         except StoreVersionError:
             return "the store was changed by a newer FlowEngine; upgrade this one"
         except JournalError:

@@ -23,6 +23,7 @@ from typing import Any, Final, NamedTuple
 from anyio import CancelScope, get_cancelled_exc_class, to_thread
 
 from flowengine.core.flow_paths import open_regular
+from flowengine.core.user_code import call_abandonable
 from flowengine.errors import DefinitionError, refuse_other_kind
 from flowengine.skills.sandbox.confinement import PROGRAMS, SCRATCH, confine_command, limit_arguments, make_readable
 from flowengine.skills.sandbox.process import Command, run_command
@@ -78,7 +79,7 @@ class Sandbox:
                 ended.set()
 
         try:
-            return await to_thread.run_sync(work, abandon_on_cancel=True)
+            return await call_abandonable(work)
         except get_cancelled_exc_class():
             with turn:
                 stop.set()
