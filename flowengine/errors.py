@@ -194,7 +194,18 @@ def names_fields(kind: type[R]) -> type[R]:
 
 
 class FlowEngineError(Exception):
-    """The root: catch this to catch everything that FlowEngine raises on purpose."""
+    """The root: catch this to catch everything that FlowEngine raises on purpose.
+
+    All of them can be sent to other processes, with their attributes.
+    """
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _make_again, (type(self), self.args), self.__dict__
+
+
+def _make_again(kind: type[FlowEngineError], args: tuple[Any, ...]) -> FlowEngineError:
+    """An error as pickle and `copy` have it; what its class makes of its arguments was made before."""
+    return kind.__new__(kind, *args)
 
 
 # --- the definition is wrong ------------------------------------------------------------------
@@ -438,6 +449,10 @@ class LimitError(RunError):
         """What the limit would have to be for the call that it refused; None where no call was refused."""
         self.ledger = ledger
         """Where the spending of the part is kept (`flowengine.core.budget.Ledger`); None for a limit of time."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        make, args, attributes = super().__reduce__()
+        return make, args, {**attributes, "ledger": None}  # It belongs to the run, and with it to this process.
 
 
 class PictureError(FlowEngineError):

@@ -304,8 +304,9 @@ class Flow(Drawable):
         from their records, those that failed too unless `retry_failed`. Without a name, or with `fresh`, all are run.
         `budget`: what all rows may spend together; rows that do not begin for it have no result.
 
-        A row that fails, or does not fit, says so in its result. To leave early: `contextlib.aclosing`. Without a
-        store, a result's `run` has its journal until the next result is asked for.
+        A row that fails, or does not fit, says so in its result. Leaving early, by `break` or an error, stops the rows
+        at work; `contextlib.aclosing` also waits for their end. Without a store, a result's `run` has its journal until
+        the next result is asked for.
         """
         from flowengine.runners.row_runs import RowRuns, open_row_set  # A single run does without.
 

@@ -10,8 +10,8 @@ import time
 from collections import defaultdict
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager
-from typing import Any, Protocol, TypeAlias, TypeVar
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager, suppress
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 import anyio
 
@@ -21,7 +21,7 @@ from flowengine.core.file_keeper import FileKeeper
 from flowengine.core.file_values import FileValue, RefusedFileError
 from flowengine.core.records import Gateway, ModelCall, ToolCall, tool_key
 from flowengine.core.run_scope import RunScope
-from flowengine.core.threads import short_lived
+from flowengine.core.threads import Post, post_to_this_loop, short_lived
 from flowengine.core.user_code import USER_CODE
 from flowengine.errors import LimitError, ModelError, NotJournalableError, RunError, UnknownEffectError
 from flowengine.models.call_timeline import CALL_STEPS, TimedStep, tell_steps
@@ -59,8 +59,38 @@ def run_sync(function: Callable[[], Awaitable[T]]) -> T:
 
     if not in_event_loop():
         return anyio.run(run)
+    stoppable = _Stoppable(run)
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="flowengine") as pool:
-        return pool.submit(anyio.run, run).result()
+        try:
+            return pool.submit(anyio.run, stoppable.run).result()
+        except BaseException:  # Also an interrupt of this thread: then the other is to end, and is waited for.
+            stoppable.stop()
+            raise
+
+
+class _Stoppable(Generic[T]):
+    """A coroutine function in an event loop of another thread."""
+
+    def __init__(self, function: Callable[[], Awaitable[T]]) -> None:
+        self._function = function
+        self._is_stopped = False
+        self._post: Post | None = None
+        self._scope: anyio.CancelScope
+
+    async def run(self) -> T:
+        with anyio.CancelScope() as self._scope:
+            self._post = post_to_this_loop()
+            if self._is_stopped:
+                self._scope.cancel()
+            return await self._function()
+        raise RuntimeError("it was stopped")
+
+    def stop(self) -> None:
+        """Cancel it, if it has not ended; called in the thread that waits for it."""
+        self._is_stopped = True
+        if self._post is not None:
+            with suppress(RuntimeError):  # Its loop has ended.
+                self._post(lambda: self._scope.cancel())
 
 
 def in_event_loop() -> bool:

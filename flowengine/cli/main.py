@@ -130,6 +130,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line and give its exit code; None: that of this process."""
     if argv is not None:
         return _run(argv)
+    atexit.register(_ignore_signals)
     _open_streams()
     code = _run(sys.argv[1:])
     _exit_process(code)
@@ -186,6 +187,14 @@ def _open_streams() -> None:
         named = _NamedStdout(cast("BinaryIO", out.detach()), *how)
         for name in ("stdout", "__stdout__"):  # The second is asked how wide the terminal is.
             setattr(sys, name, named)
+
+
+def _ignore_signals() -> None:
+    """Called last of all: from here on Python hears no signal, and one would end the process with another exit code."""
+    import signal  # Loaded by now, and not before the first command is.
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
 
 
 def _exit_process(code: int) -> None:

@@ -8,7 +8,7 @@ It knows neither nodes nor tools.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator
 from contextlib import suppress
 from contextvars import Context, copy_context
 from inspect import CORO_CLOSED, getcoroutinestate
@@ -22,7 +22,15 @@ import anyio
 
 from flowengine.core.user_code import ForeignExitError, describe_error
 
-__all__ = ["GRACE", "drive", "drive_apart", "forget_cancellations", "is_being_cancelled", "is_on_asyncio"]
+__all__ = [
+    "GRACE",
+    "drive",
+    "drive_apart",
+    "forget_cancellations",
+    "is_being_cancelled",
+    "is_on_asyncio",
+    "start_apart",
+]
 
 T = TypeVar("T")
 
@@ -73,6 +81,18 @@ def drive(
                 raise
     finally:
         del told, given  # They hold this frame.
+
+
+def start_apart(work: Callable[[], Coroutine[Any, Any, None]]) -> object:
+    """Starts a task that is in no task group, in a copy of the caller's context variables; hold what is returned.
+
+    Whoever starts it sees to its end. It must not raise.
+    """
+    if is_on_asyncio():
+        return asyncio.create_task(work())
+    import trio  # The loop that runs.
+
+    return trio.lowlevel.spawn_system_task(work, context=copy_context())
 
 
 async def drive_apart(steps: Coroutine[Any, Any, T]) -> T:

@@ -20,7 +20,6 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
@@ -31,6 +30,7 @@ import anyio
 
 from flowengine.core.batching import BATCHING
 from flowengine.core.budget import Budget, Ledger, Spending, explain_unpriced
+from flowengine.core.cancellation import start_apart
 from flowengine.core.context import EMPTY, RunStatus
 from flowengine.core.json_values import dumps
 from flowengine.engine.events import ErrorInfo, RunFinished
@@ -203,30 +203,49 @@ class RowRuns:
     async def results(self, rows: Iterable[AnyRow] | AsyncIterable[AnyRow]) -> AsyncGenerator[RowResult]:
         """Run the rows (a mapping is the inputs of one), and give their results in the rows' order.
 
-        Close it to stop early (`contextlib.aclosing`). Rows that a spent budget kept from beginning have no result.
-        What keeps records from being written ends it with a `JournalError`, a `RunBusyError` where another process
-        is at work on the set.
+        A reader that leaves early stops the rows at work; `contextlib.aclosing` waits until they have ended. Rows that
+        a spent budget kept from beginning have no result. What keeps records from being written ends it with a
+        `JournalError`, a `RunBusyError` where another process is at work on the set.
         """
         await self.plan.ready()
-        batcher = BATCHING.get()
-        order = _InOrder(_WINDOW if batcher is None else _BATCHED_WINDOW)
-        failure: BaseException | None = None
-        with hold_set(self.store, self.rows.id) as keep_holding:
-            async with order.wake, order.woken, anyio.create_task_group() as tasks:
-                tasks.start_soon(self._hold_lease, keep_holding, order)
-                source = _Source(rows, order)
-                order.workers = self.concurrency
-                for _ in range(self.concurrency):
-                    tasks.start_soon(self._work, source, order)
-                    if batcher is not None:
-                        tasks.start_soon(self._go_on, order)
-                with suppress(GeneratorExit):  # A reader that stops early: the group closes, and is not told of it.
-                    while (result := await order.take()) is not None:
-                        yield result
-                failure = order.failure
-                tasks.cancel_scope.cancel()
-        if failure is not None:  # Raised once the group is closed, so that it comes out alone.
-            raise failure
+        order = _InOrder(_WINDOW if BATCHING.get() is None else _BATCHED_WINDOW)
+        order.workers = self.concurrency
+        scope, ended = anyio.CancelScope(), anyio.Event()
+        # Its tasks are none of the reader's: one that leaves early may never close this generator, or in another task.
+        held = start_apart(partial(self._run_all, rows, order, scope, ended))
+        try:
+            while (result := await order.take()) is not None:
+                yield result
+        finally:
+            scope.cancel()
+            with anyio.CancelScope(shield=True):
+                await ended.wait()
+            del held
+        if order.failure is not None:
+            raise order.failure
+
+    async def _run_all(
+        self,
+        rows: Iterable[AnyRow] | AsyncIterable[AnyRow],
+        order: _InOrder,
+        scope: anyio.CancelScope,
+        ended: anyio.Event,
+    ) -> None:
+        """Runs the rows until the scope is cancelled."""
+        try:
+            with scope, hold_set(self.store, self.rows.id) as keep_holding:
+                async with order.wake, order.woken, anyio.create_task_group() as tasks:
+                    tasks.start_soon(self._hold_lease, keep_holding, order)
+                    source = _Source(rows, order)
+                    for _ in range(self.concurrency):
+                        tasks.start_soon(self._work, source, order)
+                        if BATCHING.get() is not None:
+                            tasks.start_soon(self._go_on, order)
+                    await anyio.sleep_forever()
+        except BaseException as error:  # It is the reader's, and not the event loop's.
+            order.fail(error)
+        finally:
+            ended.set()
 
     async def _hold_lease(self, keep_holding: Callable[[], Awaitable[None]], order: _InOrder) -> None:
         try:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import threading
+import time
 from typing import Any
 
 import anyio
@@ -46,3 +49,25 @@ def test_an_error_comes_out_as_it_was_raised(start: Any) -> None:
         start(within())
     with pytest.raises(LookupError, match="here"):
         run_sync(failing)
+
+
+async def test_an_interrupt_of_the_thread_that_waits_stops_what_runs_in_the_other_one():
+    ended = threading.Event()
+
+    async def work() -> None:
+        await anyio.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGINT)  # Python tells the main thread, which waits.
+        try:
+            await anyio.sleep(60)
+        finally:
+            ended.set()
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    begun = time.monotonic()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            run_sync(work)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert ended.is_set()
+    assert time.monotonic() - begun < 30

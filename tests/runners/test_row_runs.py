@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import aclosing
 from typing import Any
@@ -187,3 +188,32 @@ async def test_of_two_that_begin_a_set_at_once_one_goes_on_with_the_others() -> 
 async def test_no_row_at_once_is_refused() -> None:
     with pytest.raises(InputError, match="at least one row"):
         await collect(FLOW.run_many(rows(1), concurrency=0))
+
+
+@pytest.mark.anyio
+@pytest.mark.filterwarnings("ignore:Async generator")  # Trio says so of every one that is left.
+@pytest.mark.parametrize("leaves", ["by a break", "by an error"])
+async def test_a_reader_that_leaves_early_without_closing_goes_on_itself_and_the_rows_end(leaves: str):
+    ended = anyio.Event()
+
+    async def work(context: Context) -> int:
+        if context.inputs["n"]:
+            try:
+                await anyio.sleep_forever()
+            finally:
+                ended.set()
+        return 0
+
+    async def read() -> None:
+        async for _ in Flow("f", {"a": FunctionNode(work)}, inputs={"n": "integer"}).run_many(
+            {"n": n} for n in range(3)
+        ):
+            if leaves == "by an error":
+                raise ValueError("the reader's")
+            break
+
+    with contextlib.suppress(ValueError):
+        await read()
+    with anyio.fail_after(60):
+        await ended.wait()
+    await anyio.sleep(0.01)  # The reader's own task is not cancelled.
