@@ -44,7 +44,14 @@ import ast, json, os, sys, traceback
 
 here = os.path.dirname(os.path.abspath(__file__))
 given = json.load(sys.stdin)
-answer, sys.stdout = sys.stdout, sys.stderr
+answer = os.fdopen(os.dup(1), "w")
+os.dup2(2, 1)  # Else whatever writes to it, a process that the code starts too, would stand in the answer.
+sys.stdout = sys.stderr
+
+
+def refuse_doubled(pairs):
+    if len({key for key, _ in pairs}) < len(pairs):
+        raise TypeError("two keys of an object are the same text")
 
 
 def fail(error):
@@ -65,11 +72,13 @@ try:
     value = names["code"](**given)
     try:
         text = json.dumps({"value": value}, allow_nan=False)
+        json.loads(text, object_pairs_hook=refuse_doubled)
     except (TypeError, ValueError, RecursionError) as error:
         raise TypeError(f"what it returns cannot be written as JSON: {error}") from None
 except BaseException as error:
     fail(error)
 answer.write(text)
+answer.flush()
 """
 """Makes the lines the body of a function, calls it, and writes what it returns; what is printed are messages."""
 

@@ -34,6 +34,10 @@ def told(folder: Path, code: str, head: str = HEAD) -> list[str]:
         ("return {{ total }}", "flow.yaml:8:14: FE524 node 'a': 'code' is not rendered: give the value a name in"),
         ("total + 1", "flow.yaml:8:7: FE524 node 'a': nothing is returned: end with `return …`"),
         ("def f():\n    return 1\nf()", "flow.yaml:8:7: FE524 node 'a': nothing is returned"),
+        (
+            "from __future__ import annotations\nreturn 1",
+            "flow.yaml:8:7: FE524 node 'a': the code is a function's body",
+        ),
         ("return " + "(" * 300 + ")" * 300, "flow.yaml:8:"),
         ("return " + "-" * 60_000 + "1", "flow.yaml:8:"),
     ],
@@ -55,6 +59,7 @@ def test_mistakes_are_told_with_their_place(tmp_path: Path, code: str, expected:
         "with open('x') as f:\n    return (n := f.read(), n)",
         'return f"{{{total}}}", {"a": {"b": total}}',
         "global seen\nseen = 1\nreturn seen",
+        "raise ValueError(text)",
     ],
 )
 def test_what_is_right_is_not_told(tmp_path: Path, code: str):

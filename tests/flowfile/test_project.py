@@ -81,6 +81,7 @@ def test_without_a_project_file_the_flows_folder_is_the_root(tmp_path: Path) -> 
         ("[files]\nmax_run = 1\nmax_file = 'x'", ":3:1: FE502 'max_file' of `files` is a size"),
         ("[files]\nmax_run = 1\nallow_urls = ['x']", ":3:1: FE502 'x' in 'allow_urls' of `files`"),
         ("[mcp_servers.b]\nurl = 'https://a'\n[mcp_servers.a]\ncommand = 3", ":3:2: FE502 `mcp_servers.a`: "),
+        ("approve_external = true\n[tool.flowengine]\nstore = 'a'", "FE502 outside of [tool.flowengine], 'approve_ext"),
         ("[[webhooks]]\npath = 'a'\nflow = 1", ":3:1: FE502 [[webhooks]] number 1: 'flow' is a string"),
     ],
 )
@@ -89,6 +90,12 @@ def test_what_is_wrong_with_a_project_file_is_told(text: str, expected: str, tmp
     with pytest.raises(ProjectError, match=r"flowengine\.toml") as caught:
         find_project(tmp_path)
     assert expected in str(caught.value)
+
+
+def test_a_second_project_file_of_a_folder_is_told(tmp_path: Path) -> None:
+    write(tmp_path, pyproject_dot_toml="[tool.flowengine]\n", flowengine_dot_toml="approve_external = true\n")
+    with pytest.raises(ProjectError, match=r"flowengine.toml: FE502 flowengine.toml is not read, since pyproject.toml"):
+        find_project(tmp_path)
 
 
 def test_a_project_file_that_goes_away_while_it_is_read_is_told_of_by_what_was_read(

@@ -76,8 +76,25 @@ async def test_what_is_printed_stands_in_the_trace_and_not_in_the_output(sandbox
 
 
 @pytest.mark.parametrize(
+    "written",
+    [
+        'import subprocess\nsubprocess.run(["echo", "seen"])',
+        'import os\nos.write(1, b"seen")',
+        'import sys\nsys.__stdout__.write("seen")',
+        'import os\nif os.fork() == 0:\n    print("seen", flush=True)\n    os._exit(0)\nos.wait()',
+    ],
+)
+async def test_what_is_written_past_pythons_print_is_no_answer_either(sandbox: Path, written: str):
+    run = (await run_of(node(sandbox, f"{written}\nreturn 1"))).raise_for_status()
+    assert run.outputs["a"] == 1
+    assert [each.record for each in run.events if isinstance(each, NodeRecorded)] == [Notice("the code printed: seen")]
+
+
+@pytest.mark.parametrize(
     ("code", "said"),
     [
+        ("import os\nos.write(1, b'{\"value\": 42}')\nos._exit(0)", "the code ended with 0 and gave no value"),
+        ('return {1: "a", "1": "b"}', "cannot be written as JSON: two keys of an object are the same text"),
         ("x = 1\nreturn 1 / 0", "the code failed: line 2: ZeroDivisionError: division by zero"),
         ("return {1, 2}", "the code failed: TypeError: what it returns cannot be written as JSON"),
         ('return float("nan")', "what it returns cannot be written as JSON"),

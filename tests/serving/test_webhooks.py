@@ -105,9 +105,11 @@ def test_tables_of_webhooks_are_checked_with_the_nearest_name(tmp_path: Path):
         '[[webhooks]]\npath = "../x"\nflow = "f"\nsignature = "githup"\nsecret_env = "s3cret!"\nreplay_window = "1y"\n'
         '[[webhooks]]\npath = "b"\nflow = "f"\nsignature = "stripe"\nsecret_env = "W"\ninputs = {a = "{{ body. }}"}\n'
         '[[webhooks]]\npth = "c"\nflow = 1\n'
+        '[[webhooks]]\npath = "d"\nflow = "f"\nsignature = "slack"\nsecret_env = "W"\nreplay_window = -1\n'
+        '[[webhooks]]\npath = "e"\nflow = "f"\nsignature = "slack"\nsecret_env = "W"\nreplay_window = 60\n'
     )
     project, problems = project_of(tmp_path)
-    assert [each.path for each in project.webhooks] == ["a"]
+    assert [(each.path, each.replay_window) for each in project.webhooks] == [("a", 300.0), ("e", 60)]
     told = "\n".join(f"{each.message}{each.hint}" for each in problems)
     for part in (
         "'no-address' in `allow_callbacks`",
@@ -115,7 +117,8 @@ def test_tables_of_webhooks_are_checked_with_the_nearest_name(tmp_path: Path):
         "'../x' is no path",
         "did you mean 'github'?",
         "never the secret itself",
-        "a time like 5m",
+        "number 3: 'replay_window' is a time like \"5m\"",
+        "number 6: 'replay_window' is a time like \"5m\"",
         "number 4: input 'a'",
         "did you mean 'path'?",
         "'flow' is a string",

@@ -47,7 +47,12 @@ def _check(node: CodeNodeSpec, path: NodePath, report: Report, *, names_are_know
         if isinstance(each, ast.Set) and len(each.elts) == 1 and isinstance(each.elts[0], ast.Set | ast.Dict):
             tell("'code' is not rendered: give the value a name in 'with'", each)
             return
-    if not any(True for each in _list_statements(tree) if isinstance(each, ast.Return)):
+    for each in ast.walk(tree):
+        if isinstance(each, ast.ImportFrom) and each.module == "__future__":
+            tell("the code is a function's body, and `from __future__` stands at the beginning of files only", each)
+            return
+    returns = any(isinstance(each, ast.Return) for each in _list_statements(tree))
+    if not returns and not _only_fails(tree):
         report.in_text("FE524", "nothing is returned: end with `return …`", text, 1, 1)
     bound = {*node.with_, *_find_bound_names(tree), *vars(builtins), "__name__"}
     for each in ast.walk(tree) if names_are_known else ():
@@ -55,6 +60,11 @@ def _check(node: CodeNodeSpec, path: NodePath, report: Report, *, names_are_know
             known = [name for name in bound if not name.startswith("_")]
             hint = report.nearest(each.id, known) or "; give it in 'with'"
             tell(f"the code reads '{each.id}', which nothing gives it", each, hint)
+
+
+def _only_fails(tree: ast.Module) -> bool:
+    """Tells whether the last statement raises, so that nothing is meant to be returned."""
+    return bool(tree.body) and isinstance(tree.body[-1], ast.Raise)
 
 
 def _list_statements(tree: ast.AST) -> Iterator[ast.AST]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import importlib
 import os
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.util import find_spec
@@ -279,6 +279,7 @@ def project_of(path: Path | None) -> tuple[Project, list[Diagnostic]]:
             if os.path.isfile(file) and not is_planted(file):
                 text, settings, problems = _settings(file)
                 if settings is not None or problems:
+                    problems += _find_unread(file)
                     return _project(file, text, settings or {}, problems)
     return Project(folder), []
 
@@ -293,12 +294,27 @@ def _settings(file: Path) -> tuple[str, Mapping[str, Any] | None, list[Diagnosti
         return text, None, [Diagnostic("FE501", f"cannot read the project file: {error}", str(file))]
     if file.name == "flowengine.toml":
         inner: Any = content.get("tool", {}).get("flowengine") if is_map(content.get("tool")) else None
-        return text, (inner if is_map(inner) else content), []
+        if not is_map(inner):
+            return text, content, []
+        stray = [f"'{key}'" for key in content if key != "tool"]
+        told = f"outside of [tool.flowengine], {', '.join(stray)} would not be read: {_MOVE}"
+        return text, inner, [Diagnostic("FE502", told, str(file))] if stray else []
     tool: Any = content.get("tool")
     own: Any = tool.get("flowengine") if is_map(tool) else None
     if own is not None and not is_map(own):
         return text, None, [Diagnostic("FE502", "[tool.flowengine] is a table", str(file))]
     return text, own, []
+
+
+_MOVE: Final = "move it into the table, or take the table's head away"
+
+
+def _find_unread(file: Path) -> Iterator[Diagnostic]:
+    """Tells of a second project file of the same folder."""
+    other = file.with_name("flowengine.toml")
+    if other != file and os.path.isfile(other) and not is_planted(other):
+        told = "is not read, since pyproject.toml beside it has [tool.flowengine]: put its keys there, or take one away"
+        yield Diagnostic("FE502", f"flowengine.toml {told}", str(other))
 
 
 def _positions(text: str) -> Mapping[TomlPath, tuple[int, int]]:

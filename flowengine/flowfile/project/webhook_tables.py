@@ -48,7 +48,7 @@ class WebhookRule:
     when: Callable[[Any], bool] | None = field(default=None, repr=False)
     """Whether a call starts a run at all."""
     replay_window: float = 300.0
-    """Seconds by which the moment that a call was signed may differ from now."""
+    """Seconds, or a time like `5m`, by which the moment that a call was signed may differ from now."""
     header: str = "x-webhook-secret"
     """Where the secret itself is, with `signature = "secret"`."""
 
@@ -80,7 +80,7 @@ def _read_rule(table: Mapping[str, Any], problems: _Problems) -> WebhookRule | N
     problems += [(f"unknown key '{key}'", did_you_mean(key, _KEYS) or known, key) for key in unknown]
     said: dict[str, Any] = {key: table[key] for key in _KEYS if key in table}
     for key, value in said.items():
-        if key != "inputs" and not isinstance(value, str):
+        if key not in ("inputs", "replay_window") and not isinstance(value, str):
             problems.append((f"'{key}' is a string", "", key))
     problems += [(f"the key '{key}' is missing", "", "") for key in _REQUIRED if key not in said]
     if problems:
@@ -94,10 +94,9 @@ def _read_rule(table: Mapping[str, Any], problems: _Problems) -> WebhookRule | N
     if not _VARIABLE.fullmatch(said["secret_env"]):
         text = "'secret_env' is the name of an environment variable, never the secret itself"
         problems.append((text, "", "secret_env"))
-    window = _SECONDS.fullmatch(said.pop("replay_window", "5m"))
-    seconds = 0.0 if window is None else int(window[1]) * _UNITS[window[2]]
+    seconds = _read_window(said.pop("replay_window", "5m"))
     if not 0 < seconds <= _LONGEST:
-        problems.append(("'replay_window' is a time like 5m, and a day at most", "", "replay_window"))
+        problems.append(("'replay_window' is a time like \"5m\", and a day at most", "", "replay_window"))
     inputs: Any = said.pop("inputs", {})
     if not is_map(inputs):
         problems.append(("'inputs' is a table: input → template", "", "inputs"))
@@ -109,6 +108,14 @@ def _read_rule(table: Mapping[str, Any], problems: _Problems) -> WebhookRule | N
     if problems:
         return None
     return WebhookRule(**said, inputs=inputs, templates=templates, when=test, replay_window=seconds, header=header)
+
+
+def _read_window(value: Any) -> float:
+    """Seconds, as a number or written like 5m; 0 where it is neither."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return value
+    window = _SECONDS.fullmatch(value) if isinstance(value, str) else None
+    return 0.0 if window is None else int(window[1]) * _UNITS[window[2]]
 
 
 def _compile(name: str, value: Any, problems: _Problems) -> _Template:
