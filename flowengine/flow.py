@@ -32,6 +32,7 @@ from flowengine.agents.standalone import run_sync
 from flowengine.core.argument_kinds import check_arguments
 from flowengine.core.budget import Budget
 from flowengine.core.context import EMPTY, Context
+from flowengine.core.user_code import is_failure, is_interrupt
 from flowengine.engine.events import Event, TokenStreamed
 from flowengine.engine.merging import Merge, StateKey
 from flowengine.engine.ports import Durability, JournalStore
@@ -47,8 +48,8 @@ from flowengine.errors import (
 from flowengine.journal.approvals import answer
 from flowengine.journal.stores import as_store, open_store, tell_events
 from flowengine.nodes.compiled_flow import CompiledFlow, assemble
-from flowengine.nodes.node import FlowNode, RunLimits
-from flowengine.nodes.run_inputs import InputField
+from flowengine.nodes.node import FlowNode, RunLimits, check_call
+from flowengine.nodes.run_inputs import InputField, find_wrong_default
 from flowengine.runners import local
 from flowengine.runners.run import Live, Run, RunOptions, unheard
 from visualize.drawable import Drawable
@@ -154,6 +155,8 @@ class Flow(Drawable):
         """
         _refuse_missing_name(name)
         check_arguments(Flow.__init__, locals())
+        for output, function in (outputs or {}).items():
+            check_call(f"output '{output}'", function, "context")
         if (nodes is None) == (steps is None):
             raise DefinitionError("a flow is made of either `nodes`, a graph, or `steps`, one after the other")
         self.plan = assemble(
@@ -528,7 +531,9 @@ async def _open_stream(
                 tasks.start_soon(_run_into, stream, send, partial(begin, options, teed))
                 try:
                     yield stream
-                except Exception as error:
+                except BaseException as error:
+                    if not is_failure(error) and not is_interrupt(error):
+                        raise
                     stream.failure = error  # Raised once the group is closed, so that it comes out alone.
                 tasks.cancel_scope.cancel()
         finally:
@@ -553,7 +558,7 @@ class EventStream(AsyncIterator[Streamed]):
     def __init__(self, receive: AsyncIterator[Streamed]) -> None:
         self._receive = receive
         self.run: Run | None = None
-        self.failure: Exception | None = None
+        self.failure: BaseException | None = None
 
     def __aiter__(self) -> EventStream:
         return self
@@ -655,7 +660,11 @@ _STATE_TYPES: Final = ("string", "number", "integer", "boolean", "array", "objec
 
 def _field(name: str, given: InputField | str) -> InputField:
     field = InputField(given) if isinstance(given, str) else given
+    refuse_other_kind(field, InputField, f"input '{name}' is an InputField, or a type as text", DefinitionError)
     _refuse_unknown(f"input '{name}': type", field.type, (None, *_STATE_TYPES, "file"))
+    problem = find_wrong_default(field)
+    if problem is not None:
+        raise DefinitionError(f"input '{name}': its default does not fit it: {problem}")
     return field
 
 

@@ -6,7 +6,7 @@ import inspect
 import re
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Any, cast, get_type_hints
@@ -20,6 +20,7 @@ from flowengine import (
     ApprovalNode,
     Budget,
     ConditionNode,
+    Context,
     Flow,
     FlowBuilder,
     FunctionNode,
@@ -31,6 +32,7 @@ from flowengine import (
     RoutingAgent,
     RunLimits,
     Runs,
+    SubflowNode,
     TypedContext,
     foreign_names,
 )
@@ -360,3 +362,37 @@ def test_a_flow_file_answers_pythons_words_with_its_own(key: str, ours: str):
     text = f"flowengine: v1\nname: f\nnodes:\n  a: {{prompt: hi, {key}: x}}\n"
     [problem] = [each for each in check_text(text, "f.yaml") if each.code == "FE201"]
     assert f"did you mean '{ours}'?" in str(problem)
+
+
+async def yields(context: Context) -> AsyncIterator[int]:
+    yield 1
+
+
+FLOW_NODES = {"a": FunctionNode(lambda context: 1)}
+FLOW = Flow("inner", FLOW_NODES)
+WRONG: list[tuple[Callable[[], Any], str]] = [
+    (lambda: RunLimits(on_limit=cast(Any, "Pause")), "did you mean 'pause'?"),
+    (lambda: RunLimits(on_failure=cast(Any, "stop")), "on_failure must be 'drain' or 'cancel'"),
+    (lambda: NodeLimits(on_limit=cast(Any, "zzz")), "on_limit must be"),
+    (lambda: FunctionNode(lambda context, other: 1), "missing a required argument: 'other'"),
+    (lambda: FunctionNode(lambda a: a, arguments={"b": lambda context: 1}), "missing a required argument: 'a'"),
+    (lambda: FunctionNode(lambda a, /: a, arguments={"a": lambda context: 1}), "called as f(a=…)"),
+    (lambda: FunctionNode(lambda *, a: a), "too many positional arguments"),
+    (lambda: FunctionNode(lambda a: a, arguments={"a": lambda: 1}), "argument 'a' is called as f(context)"),
+    (lambda: FunctionNode(yields), "one that yields is a generator"),
+    (lambda: Flow("f", FLOW_NODES, outputs={"o": cast(Any, lambda: 1)}), "output 'o'"),
+    (lambda: MapNode(cast(Any, {"b": Agent("b", "Say.")}), over=lambda context: [1]), "AgentNode(agent), not Agent"),
+    (lambda: SubflowNode(cast(Any, "flow")), "a SubflowNode runs a Flow, or its plan, not str"),
+    (lambda: Flow("f", FLOW_NODES, inputs={"n": InputField("integer", default="x")}), "expected integer"),
+    (lambda: Flow("f", FLOW_NODES, inputs={"n": cast(Any, InputField(cast(Any, str)))}), "not <class 'str'>"),
+]
+
+
+@pytest.mark.parametrize(("attempt", "answer"), WRONG)
+def test_what_cannot_work_is_told_before_anything_runs(attempt: Callable[[], Any], answer: str):
+    with pytest.raises(DefinitionError, match=re.escape(answer)):
+        attempt()
+
+
+def test_a_flow_stands_for_its_plan_in_a_subflow():
+    assert SubflowNode(FLOW).plan is FLOW.plan

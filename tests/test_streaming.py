@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from flowengine.agents.agent import Agent
@@ -230,3 +231,22 @@ def test_the_command_line_prints_events_only(
     (tmp_path / "flow.yaml").write_text("{flowengine: v1, name: a, nodes: {a: {prompt: x, model: offline}}}")
     assert main(["run", "flow.yaml", "--events", "--store", "memory:"]) == 0
     assert "TokenStreamed" not in capfd.readouterr().out
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("raised", [SystemExit(3), KeyboardInterrupt(), type("Panic", (BaseException,), {})()])
+async def test_whatever_is_raised_in_a_stream_leaves_it_as_itself(raised: BaseException):
+    async def wait(context: Context) -> None:
+        await anyio.sleep_forever()
+
+    async def leave() -> None:
+        async with Flow("f", {"a": FunctionNode(wait)}).stream(store=store, run_id="r") as events:
+            async for event in events:
+                if isinstance(event, NodeStarted):
+                    raise raised
+
+    store = MemoryStore()
+    with pytest.raises(type(raised)) as caught:
+        await leave()
+    assert caught.value is raised
+    assert store.list()[0].status == "cancelled"

@@ -69,8 +69,10 @@ _IN_PATHS: Final = re.compile(r"[.\[\]\x00-\x1f\x7f]")
 def compile_level(nodes: Mapping[str, FlowNode]) -> LevelBody:
     """The graph of some nodes, and the nodes with their policies; `FlowError` for ids that cannot stand in paths, for
     unknown targets and for cycles."""
-    for name in nodes:
+    for name, node in nodes.items():
         _check_id(name)
+        form = f"node '{name}' is a node, as FunctionNode(function) or AgentNode(agent)"
+        refuse_other_kind(node, FlowNode, form, DefinitionError)
     graph = Graph(
         (node.vertex(name) for name, node in nodes.items()),
         (edge for name, node in nodes.items() for edge in node.edges(name)),

@@ -16,7 +16,7 @@ from flowengine.core.records import Received
 from flowengine.core.user_code import call_in_thread, failure_of_code
 from flowengine.errors import DefinitionError, JournalError, OutputError, names_arguments, refuse_other_kind
 from flowengine.nodes.code_digest import digest_handed
-from flowengine.nodes.node import FlowNode, NodeSettings, Value, check_result, work_out
+from flowengine.nodes.node import FlowNode, NodeSettings, Value, check_call, check_result, work_out
 from flowengine.templating.text import excerpt
 
 __all__ = ["FunctionNode", "explain_received", "is_async"]
@@ -57,8 +57,17 @@ class FunctionNode(FlowNode):
         super().__init__(**settings)
         refuse_other_kind(function, Callable, "a FunctionNode calls a function", DefinitionError)
         check_arguments(FunctionNode.__init__, locals())
+        if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
+            raise DefinitionError("a FunctionNode's function returns its value: one that yields is a generator")
         self.arguments = arguments
         self._bind(function)
+        for name, value in (arguments or {}).items():
+            check_call(f"argument '{name}'", value, "context")
+        names = dict.fromkeys(arguments or (), "")
+        if self.wants_context and arguments is not None:
+            names["context"] = ""
+        seen = ("context",) if self.wants_context and arguments is None else ()
+        check_call("the function of a FunctionNode", function, *seen, **names)
 
     def with_function(self, function: Callable[..., Any]) -> FunctionNode:
         """This node with another function, called with the same arguments."""

@@ -45,12 +45,26 @@ __all__ = [
     "RunLimits",
     "Testable",
     "Value",
+    "check_call",
     "check_least",
     "check_result",
     "work_out",
 ]
 
 # --- Bounds of a run and of its parts, as data
+
+
+def check_call(what: str, function: Callable[..., Any], *args: str, **kwargs: str) -> None:
+    """`DefinitionError` for a function that cannot be called so; one that says nothing of its arguments is believed."""
+    try:
+        takes = signature(function)
+    except (TypeError, ValueError):
+        return
+    try:
+        takes.bind(*args, **kwargs)
+    except TypeError as error:
+        given = ", ".join([*args, *(f"{name}=…" for name in kwargs)])
+        raise DefinitionError(f"{what} is called as f({given}), and takes {takes}: {error}") from None
 
 
 def check_least(name: str, value: object, least: float, *, whole: bool = False) -> None:
@@ -86,6 +100,7 @@ class RunLimits:
     """Whether models whose price is not known are refused: no limit of cost would hold for them."""
 
     def __post_init__(self) -> None:
+        check_arguments(RunLimits, {"on_failure": self.on_failure, "on_limit": self.on_limit})
         check_least("concurrency", self.concurrency, 1, whole=True)
         _check_bounds(self.bounds, self.timeout)
 
@@ -102,6 +117,7 @@ class NodeLimits:
     """The part fails; the run pauses; a container ends with what it has."""
 
     def __post_init__(self) -> None:
+        check_arguments(NodeLimits, {"on_limit": self.on_limit})
         _check_bounds(self.bounds, self.timeout)
 
 

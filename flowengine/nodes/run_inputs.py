@@ -16,7 +16,7 @@ from flowengine.core.media_types import allows_media_type
 from flowengine.core.values import brief_repr, describe_value, freeze, is_json_type, is_one_of
 from flowengine.errors import InputError, did_you_mean, names_fields, refuse_other_kind
 
-__all__ = ["REQUIRED", "InputField", "checked_inputs", "parse_text", "refuse_paths", "take_files"]
+__all__ = ["REQUIRED", "InputField", "checked_inputs", "find_wrong_default", "parse_text", "refuse_paths", "take_files"]
 
 _MOST_TOLD: Final = 20
 """Inputs that an error names, and values that one may have: there may be very many."""
@@ -94,6 +94,13 @@ def _freeze_inputs(values: dict[str, Any]) -> Mapping[str, Any]:
 def _describe_wanted(field: InputField) -> str:
     described = f": {field.description}" if field.description else ""
     return f" ({field.type or 'see its schema'}{described})"
+
+
+def find_wrong_default(field: InputField) -> str | None:
+    """What is wrong with the default of an input; None, of a file and of no value nothing is asked."""
+    if field.default is REQUIRED or field.default is None or field.type == "file":
+        return None
+    return _problem(field, field.default)
 
 
 def _problem(field: InputField, value: Any) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, ClassVar, Unpack
+from typing import Any, ClassVar, Protocol, Unpack, runtime_checkable
 
 from flowengine.core.argument_kinds import check_arguments
 from flowengine.core.context import EMPTY, Context, NodeResult
@@ -12,7 +12,7 @@ from flowengine.core.user_code import USER_CODE
 from flowengine.engine.levels import Unfinished, enter_level
 from flowengine.engine.ports import Ended
 from flowengine.engine.state import StateStore
-from flowengine.errors import LimitError
+from flowengine.errors import DefinitionError, LimitError, refuse_other_kind
 from flowengine.nodes.compiled_flow import CompiledFlow, ContainerNode, outputs_of, partial_outputs_of
 from flowengine.nodes.function import explain_received
 from flowengine.nodes.node import NodeSettings, Value, work_out
@@ -21,8 +21,16 @@ from flowengine.nodes.run_inputs import checked_inputs, refuse_paths, take_files
 __all__ = ["SubflowNode"]
 
 
+@runtime_checkable
+class Planned(Protocol):
+    """A flow as users have it."""
+
+    @property
+    def plan(self) -> CompiledFlow: ...
+
+
 class SubflowNode(ContainerNode):
-    """Runs a flow's plan inside this one; `arguments` are its inputs. It shares the limits of the run.
+    """Runs a flow inside this one; `arguments` are its inputs. It shares the limits of the run.
 
     `fixed`: arguments whose value stands in the flow as it is, so that of a file it may be the path.
     Depth is bounded and cycles are refused where flows are loaded.
@@ -32,15 +40,16 @@ class SubflowNode(ContainerNode):
 
     def __init__(
         self,
-        plan: CompiledFlow,
+        plan: CompiledFlow | Planned,
         *,
         arguments: Mapping[str, Value] = EMPTY,
         fixed: Collection[str] = (),
         **settings: Unpack[NodeSettings],
     ) -> None:
+        refuse_other_kind(plan, CompiledFlow | Planned, "a SubflowNode runs a Flow, or its plan", DefinitionError)
         check_arguments(SubflowNode.__init__, locals())
-        super().__init__(plan.definitions, **settings)
-        self.plan = plan
+        self.plan: CompiledFlow = plan if isinstance(plan, CompiledFlow) else plan.plan
+        super().__init__(self.plan.definitions, **settings)
         self.arguments = arguments
         self.fixed = frozenset(fixed)
 

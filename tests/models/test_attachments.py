@@ -57,6 +57,13 @@ def test_each_kind_of_file_is_a_part_of_its_own():
         openai_parts(Message("user", "", attachments=(file_of(b"PK", "application/zip"),)))
 
 
+def test_the_mark_of_a_files_end_is_longer_than_anybody_can_search_for():
+    shown = text_of_file(file_of(b"so", "text/plain"))
+    mark = shown.rpartition("[end of file ")[2].removesuffix("]")
+    assert len(mark) * 4 >= 128
+    assert shown.count(mark) == 3
+
+
 def test_a_long_text_is_cut():
     shown = text_of_file(file_of(("é" * (MAX_TEXT + 1)).encode(), "text/plain"))
     assert shown.count("é") == MAX_TEXT
