@@ -95,6 +95,17 @@ async def test_two_nodes_are_two_waves_at_half_the_price(
     assert 0 < cheap == pytest.approx(dear / 2)
 
 
+async def test_a_model_that_has_no_chat_completions_is_asked_in_batches_too(
+    server: BatchServer, tmp_path: Path, anyio_backend: str
+) -> None:
+    text = FLOW.replace("MODEL", "openai/o3-pro")
+    found = await run(tmp_path, MemoryStore(), text=text)
+    check(found)
+    assert (server.live, len(server.batches)) == (0, 2)
+    check(await run(tmp_path, MemoryStore(), pace=None, text=text))
+    assert server.live == 2 * ROWS
+
+
 @pytest.mark.parametrize("vendor", MODELS)
 async def test_what_expires_is_asked_in_one_more_batch(
     server: BatchServer, tmp_path: Path, anyio_backend: str, vendor: str

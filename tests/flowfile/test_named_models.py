@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from flowengine.agents.model_environment import NamedModels, open_model
 from flowengine.agents.prompt_parts import find_token_budget
 from flowengine.agents.settings import CallSettings, Surroundings
+from flowengine.agents.standalone import run_sync
 from flowengine.core.records import ModelCall
 from flowengine.engine.events import NodeRecorded
 from flowengine.errors import ModelConfigError, ProjectError
@@ -26,6 +27,7 @@ from flowengine.flowfile.loader import load_flow
 from flowengine.flowfile.project.model_tables import MODEL_KEYS, read_models
 from flowengine.flowfile.project.project import Project, find_project
 from flowengine.flowfile.run_bundle import unpack_bundle
+from flowengine.journal.memory import MemoryStore
 from flowengine.models import key_command
 from flowengine.models.call_options import OPTIONS
 from flowengine.models.messages import Message
@@ -34,7 +36,7 @@ from flowengine.models.pricing import Price
 from flowengine.models.worst_case import ModelFacts, worst_cases
 from flowengine.runners.run import Run
 from flowengine.testing.cassette import Cassette
-from tests.support.model_answers import Completion, Failure
+from tests.support.model_answers import Completion, Failure, Thinking, ToolCall
 from tests.support.model_server import ModelServer
 
 HEAD = "flowengine: v1\nname: sample\n"
@@ -237,6 +239,35 @@ def test_a_cassette_of_a_name_records_its_options_and_plays_without_a_key(tmp_pa
     changed = flow_in(tmp_path, fast_at(server, "options = {seed = 8}\n"), nodes)
     run = Cassette(tmp_path / "a.cassette.yaml", "none").around(changed).run_sync()
     assert "has no answer for this call" in str(run.error)
+
+
+@pytest.mark.parametrize("api", ["chat", "responses"])
+def test_records_cassettes_and_reuse_do_not_see_which_interface_was_asked(
+    tmp_path: Path, server: ModelServer, api: str
+) -> None:
+    (tmp_path / "places_looked_at.py").write_text(
+        'def look(at: str) -> str:\n    "Look somewhere."\n    return f"{at}: quiet"\n'
+    )
+    settings = "allow_calls = ['places_looked_at']\n" + fast_at(server, f"api = '{api}'\nthinks = true\n")
+    nodes = "nodes: {a: {model: fast, tools: [places_looked_at:look], prompt: Look round}}"
+    flow = flow_in(tmp_path, settings, nodes, FAST_KEY=KEY)
+    asked = (ToolCall("look", {"at": "a"}, "call_a"), ToolCall("look", {"at": "b"}, "call_b"))
+    answers = [Completion("I look.", asked, thinking=(Thinking(signature="secret thought"),)), "All is quiet."]
+    server.respond_with([*answers, *answers])
+    store = MemoryStore()
+    first = run_sync(lambda: flow.run(store=store))
+    assert (first.status, len(server.requests)) == ("succeeded", 2)
+    assert {each.path for each in server.requests} == {
+        "/v1/responses" if api == "responses" else "/v1/chat/completions"
+    }
+    calls = calls_of(first)
+    assert [each.content for each in calls] == ["I look.", "All is quiet."]
+    assert len(calls[0].tool_calls) == 2
+    again = run_sync(lambda: flow.run(store=store, reuse=first.id))
+    assert (again.outputs, len(server.requests)) == (first.outputs, 2)
+    Cassette(tmp_path / "a.cassette.yaml", "all").around(flow).run_sync().raise_for_status()
+    played = Cassette(tmp_path / "a.cassette.yaml", "none").around(flow).run_sync()
+    assert (played.status, played.outputs, len(server.requests)) == ("succeeded", first.outputs, 4)
 
 
 # --- keys

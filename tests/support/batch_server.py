@@ -112,14 +112,15 @@ class BatchServer:
                 said = {"status_code": 400, "body": {"error": {"message": "no", "type": "invalid_request_error"}}}
                 found.append({"custom_id": name, "response": said, "error": None})
             elif not errors and not expired and not failed:
-                body = {"status_code": 200, "body": completion_of(self.answer(body))}
-                found.append({"custom_id": name, "response": body, "error": None})
+                make = response_of if "input" in body else completion_of
+                said = {"status_code": 200, "body": make(self.answer(body))}
+                found.append({"custom_id": name, "response": said, "error": None})
         return "".join(f"{json.dumps(each)}\n" for each in found)
 
 
 def asked_of(body: dict[str, Any]) -> str:
     """What the last message asks, without the product's words for it."""
-    content = body["messages"][-1]["content"]
+    content = body.get("messages", body.get("input"))[-1]["content"]
     text = content if isinstance(content, str) else "".join(str(each.get("text", "")) for each in content)
     return text.removeprefix("User input: ").strip()
 
@@ -128,6 +129,19 @@ def completion_of(text: str) -> dict[str, Any]:
     choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}
     usage = {"prompt_tokens": 1000, "completion_tokens": 100, "total_tokens": 1100}
     return {"id": "c", "object": "chat.completion", "model": "gpt-4o-mini", "choices": [choice], "usage": usage}
+
+
+def response_of(text: str) -> dict[str, Any]:
+    message = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]}
+    usage = {"input_tokens": 1000, "output_tokens": 100, "total_tokens": 1100}
+    return {
+        "id": "r",
+        "object": "response",
+        "status": "completed",
+        "model": "o3-pro",
+        "output": [message],
+        "usage": usage,
+    }
 
 
 def message_of(text: str) -> dict[str, Any]:
@@ -174,7 +188,13 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             owner.live += 1
             said = owner.answer(json.loads(data))
-            self._say(message_of(said) if path.endswith("/messages") else completion_of(said))
+            forms = {"messages": message_of, "responses": response_of}
+            self._say(forms.get(path.rpartition("/")[2], completion_of)(said))
+
+    def _check_place(self, endpoint: str, lines: list[dict[str, Any]]) -> None:
+        """A batch has one endpoint, and all its requests are of the form that this one takes."""
+        for each in lines:
+            assert each["url"] == endpoint == ("/v1/responses" if "input" in each["body"] else "/v1/chat/completions")
 
     def _take(self, body: dict[str, Any]) -> None:
         owner = self.owner
@@ -184,6 +204,7 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             lines = [json.loads(line) for line in owner.files[body["input_file_id"]].splitlines()]
             requests = [(each["custom_id"], each["body"]) for each in lines]
+            self._check_place(body["endpoint"], lines)
             made = owner.take("openai", requests, body["metadata"])
         owner.heard("taken")
         if owner.lost_posts > 0:
