@@ -18,7 +18,7 @@ from flowengine.agents.settings import CallSettings, arguments_of
 from flowengine.agents.standalone import DirectGateway, run_sync
 from flowengine.agents.structured import AnswerShape, StructuredAnswer, UnfitError, UnusableAnswerError, parse_answer
 from flowengine.agents.tool_loop import ToolLoop, ToolLoopRequest, without_tools
-from flowengine.agents.vendor_cache import explain_unused_cache
+from flowengine.agents.vendor_cache import explain_unused_cache, note_prompt
 from flowengine.core.context import Context
 from flowengine.core.locale import Messages
 from flowengine.core.records import Gateway, Notice
@@ -42,7 +42,8 @@ class Caller(NamedTuple):
 
     def request(self, messages: Sequence[Message]) -> Request:
         settings = self.settings
-        options = {**default_options(self.model), **settings.extra}
+        options, around = {**default_options(self.model), **settings.extra}, settings.surroundings
+        is_planned = around.repeats or self.loop is not without_tools
         return Request(
             model=self.model.name,
             messages=tuple(messages),
@@ -50,7 +51,9 @@ class Caller(NamedTuple):
             max_tokens=settings.max_tokens,
             timeout=settings.timeout,
             extra=options,
-            cache=PromptCache.of(settings.prompt_cache, settings.surroundings.flow, settings.agent),
+            cache=note_prompt(
+                PromptCache.of(settings.prompt_cache, around.flow, settings.agent), is_planned=is_planned
+            ),
         )
 
     async def answer(

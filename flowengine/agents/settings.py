@@ -80,6 +80,8 @@ class Surroundings:
     """Names of a project's own, and what they stand for."""
     flow: str = field(default="", repr=False)
     """The name of the flow that the agents are of."""
+    repeats: bool = field(default=False, repr=False)
+    """Whether the agents are asked more than once in a run, as in a map or a loop."""
     approve_external: bool = field(default=False, repr=False)
     """Whether a person is asked before each call of a tool whose effect is `external`."""
 

@@ -1,15 +1,45 @@
-"""Explains where a vendor's cache of prompts that an author asked for was of no use.
+"""Says for which prompts a vendor's cache is worth its price, and explains where one that was asked for was of no use.
 
 What a cache costs and saves is the matter of `pricing`; how a prompt is marked that of the vendor's protocol.
 """
 
 from __future__ import annotations
 
+import time
 from typing import Final
 
-from flowengine.models.model import Reply
+from flowengine.models.model import PromptCache, Reply
 
-__all__ = ["CACHE_NOTICE", "explain_unused_cache", "find_cache_rule"]
+__all__ = ["CACHE_NOTICE", "explain_unused_cache", "find_cache_rule", "note_prompt"]
+
+# --- Which prompts are asked again
+
+_KEPT: Final = 300.0
+"""Seconds for which vendors keep a prompt from its last use on."""
+_MOST: Final = 10_000
+_asked: Final[dict[str, float]] = {}
+"""Key of prompts that begin alike → when one of them was asked."""
+
+
+def note_prompt(cache: PromptCache | None, *, is_planned: bool) -> PromptCache | None:
+    """The settings of a prompt's cache, with whether another prompt that begins alike is to come: since the plan says
+    so, or since one has come in this process a short time ago.
+
+    >>> first, second = (note_prompt(PromptCache("a.flow.of.this.example"), is_planned=False) for _ in range(2))
+    >>> first.is_asked_again, second.is_asked_again
+    (False, True)
+    """
+    if cache is None:
+        return None
+    now = time.monotonic()
+    last = _asked.get(cache.key)
+    if len(_asked) >= _MOST:
+        _asked.clear()
+    _asked[cache.key] = now
+    return cache._replace(is_asked_again=is_planned or (last is not None and now - last < _KEPT))
+
+
+# --- What is told
 
 CACHE_NOTICE: Final = "prompt_cache: "
 """How notices on a cache that was of no use begin."""

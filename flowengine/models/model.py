@@ -52,20 +52,22 @@ class PromptCache(NamedTuple):
     """The same for requests that begin alike: those of one node of a flow."""
     is_asked_for: bool = False
     """Whether the author of the flow said so, and no default did."""
+    is_asked_again: bool = True
+    """Whether another prompt that begins alike is to come: writing to some vendors' caches costs more than asking."""
 
     @classmethod
-    def of(cls, choice: PromptCaching | None, *names: str) -> PromptCache | None:
+    def of(cls, choice: PromptCaching | None, *names: str, is_asked_again: bool = True) -> PromptCache | None:
         """As an author chose: `auto`, `off`, or None for nothing. `names`: what requests that begin alike share.
 
         >>> PromptCache.of(None, "triage", "answer"), PromptCache.of("off", "triage", "answer")
-        (PromptCache(key='triage.answer', is_asked_for=False), None)
+        (PromptCache(key='triage.answer', is_asked_for=False, is_asked_again=True), None)
         """
         if choice == "off":
             return None
         key = ".".join(filter(None, names))
         if not (key.isascii() and key.isprintable() and len(key) <= _LONGEST_KEY):
             key = blake2b(key.encode("utf-8", "replace"), digest_size=16).hexdigest()
-        return cls(key, choice is not None)
+        return cls(key, choice is not None, is_asked_again)
 
 
 @dataclass(frozen=True, slots=True)

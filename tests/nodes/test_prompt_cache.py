@@ -129,6 +129,25 @@ def test_what_all_items_read_in_their_prompts_is_a_block_of_its_own(server: Mode
     assert {rest for _, rest in texts} == {f" {number}: {each}" for number, each in enumerate(QUESTIONS)}
 
 
+ONE_CALL = """\
+flowengine: v1
+name: %s
+nodes:
+  ask: {model: %s, system_message: "{{ 'Be brief. ' * 3000 }}", prompt: Why?%s}
+"""
+
+
+@pytest.mark.parametrize(("more", "marked"), [("", [False, True]), (", prompt_cache: auto", [True, True])])
+def test_a_prompt_is_marked_once_it_is_asked_again(
+    server: ModelServer, tmp_path: Path, more: str, marked: list[bool]
+) -> None:
+    path = tmp_path / "once.yaml"
+    path.write_text(ONE_CALL % (f"once{len(more)}", MODELS[0], more), "utf-8")
+    for _ in range(2):
+        Flow.from_yaml(path).run_sync().raise_for_status()
+    assert ["cache_control" in each.body["system"][-1] for each in server.requests] == marked
+
+
 def test_what_is_marked_is_the_end_of_what_stays(server: ModelServer, tmp_path: Path) -> None:
     run_of(tmp_path, MODELS[0], on_map="concurrency: 1")
     body = server.requests[0].body

@@ -187,14 +187,18 @@ class _Compiler:
     def subflow(self, flow: str, /) -> CompiledFlow:
         return self._builder.subflow(flow)
 
+    @property
+    def _agents(self) -> AgentMaker:
+        return self._builder.repeated_agents if self.is_repeated() else self._builder.agents
+
     def agent(self, node: AgentNodeSpec, /) -> Agent | Templated[Agent]:
-        return self._builder.agents.generating(self._path[-1], node)
+        return self._agents.generating(self._path[-1], node)
 
     def routing_agent(self, node: RoutingNodeSpec, /) -> RoutingAgent | Templated[RoutingAgent]:
-        return self._builder.agents.routing(self._path[-1], node)
+        return self._agents.routing(self._path[-1], node)
 
     def judge(self, node: EvaluationNodeSpec, /) -> EvaluationAgent | Templated[EvaluationAgent]:
-        return self._builder.agents.judging(self._path[-1], node)
+        return self._agents.judging(self._path[-1], node)
 
     def routing_of(self, node: AgentNodeSpec, /) -> AgentRouting | None:
         return settings_of(self._builder.spec, node).routing
@@ -218,7 +222,13 @@ class _Builder:
         self._environ = around.environ
         self.import_object = cache(project.import_object)
         self.import_callable = cache(project.import_callable)
+        self._around = around
         self.agents = AgentMaker(spec, project, model, around)
+
+    @cached_property
+    def repeated_agents(self) -> AgentMaker:
+        """Makes the agents of maps and loops."""
+        return AgentMaker(self.spec, self.project, self._model, replace(self._around, repeats=True))
 
     def subflow(self, flow: str) -> CompiledFlow:
         """The plan of another file that the flow names."""

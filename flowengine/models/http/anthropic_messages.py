@@ -117,7 +117,10 @@ class AnthropicMessages:
 
     def body(self, request: Request, traits: VendorTraits, *, stream: bool) -> dict[str, Any]:
         body: dict[str, Any] = {"model": request.model, "max_tokens": 0}
-        is_marked = request.cache is not None and traits.cache_marks == "blocks"
+        cache = request.cache
+        is_marked = (
+            cache is not None and traits.cache_marks == "blocks" and (cache.is_asked_for or cache.is_asked_again)
+        )
         body |= _make_chat(request.messages, is_marked=is_marked)
         body |= _make_options(request, traits)
         body |= _make_tools(request, traits, is_thinking="thinking" in body)
