@@ -177,6 +177,8 @@ class Agent:
             )
             if self.sources is None and not self.tooling.servers:
                 self.tooling.check_rules(self.tooling.sets)
+            if self.sources is not None and self.sources.contexts is not None:
+                self.tooling.check_names(self.sources.contexts.tool_sets())
             if improvement_callback is not None and not orchestration_mode:
                 raise DefinitionError("improvement_callback is used in orchestration mode only: set orchestration_mode")
             improvement = Improvement(max_improvement_iterations, improvement_patience, improvement_callback)

@@ -99,6 +99,10 @@ class Tooling:
         tools = (tool for each in self.sets for tool in each.tools)
         return bool(self.rules.names) or any(self.rules.apply_to(tool).approve for tool in tools)
 
+    def check_names(self, sets: Iterable[ToolSet]) -> None:
+        """`DefinitionError` where a tool of these sets has the name of another one."""
+        Offer((*self.sets, *sets))
+
     def check_rules(self, sets: Iterable[ToolSet]) -> None:
         """`DefinitionError` for a name in `approve` that no tool of these has: it would never be asked about."""
         tools = [tool for each in sets for tool in each.tools]

@@ -241,6 +241,8 @@ def _check_settings(config: Mapping[str, Any]) -> LongTermMemorySettings:
             ) from error
         problem = f"memory: '{name}': {first['msg']}, found {first['input']!r:.60}"
         raise ParameterError(problem + _explain_percent(name, first["input"]), name) from error
+    if not settings.scope_id.strip():
+        raise ParameterError("memory: the scope_id is blank: it says whose memory it is", "scope_id")
     if settings.scope is MemoryScope.THREAD:
         try:
             parse_thread_scope_id(settings.scope_id)

@@ -43,6 +43,7 @@ __all__ = [
     "RoutingNode",
     "Templated",
     "contexts_of",
+    "keeps_talk",
     "node_of_agent",
     "providers_of",
 ]
@@ -128,6 +129,12 @@ def providers_of(nodes: Iterable[FlowNode]) -> Iterator[ContextProvider]:
     for node in nodes:
         if isinstance(node, AgentNode) and node.prototype.sources is not None:
             yield from node.prototype.sources.providers
+
+
+def keeps_talk(nodes: Iterable[FlowNode]) -> bool:
+    """Whether an agent among some nodes has a conversation, typed contexts or a provider that may keep something."""
+    sources = (node.prototype.sources for node in nodes if isinstance(node, AgentNode))
+    return any(each is not None and (each.providers or each.contexts is not None) for each in sources)
 
 
 def contexts_of(nodes: Iterable[FlowNode]) -> Iterator[TypedContext[Any]]:

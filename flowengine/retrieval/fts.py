@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple, cast
 
 from anyio import to_thread
 
-from flowengine.errors import DefinitionError, InputError, ModelError, RunError, refuse_other_kind
+from flowengine.errors import DefinitionError, InputError, OutputError, RunError, refuse_other_kind
 from flowengine.models.throttle import CallSlots
 from flowengine.retrieval import vectors
 from flowengine.retrieval.retriever import Document, Embedder, Hit, Ranking, fuse_rankings
@@ -96,18 +96,25 @@ class FtsRetriever:
             return None
         await self._embed_missing(self._embed)
         try:
-            return (await self._embed.embed([drop_surrogates(query)]))[0]
-        except (ModelError, OSError) as error:
+            return (await self._make_vectors(self._embed, [drop_surrogates(query)]))[0]
+        except Exception as error:  # Whatever an embedder of one's own raises.
             _logger.warning("searched by words alone, for the embedder '%s' failed: %s", self._embed.name, error)
             return None
+
+    @staticmethod
+    async def _make_vectors(embed: Embedder, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        made = await embed.embed(texts)
+        if len(made) != len(texts):
+            raise OutputError(f"it gave {len(made)} vectors for {len(texts)} texts")
+        return made
 
     async def _embed_missing(self, embed: Embedder) -> None:
         """One call at a time: others that come meanwhile would have the same texts embedded once more."""
         async with self._embedding.take():
             while pending := await self._database.read(partial(vectors.missing, model=embed.name, most=_BATCH_SIZE)):
                 try:
-                    made = await embed.embed([text for _, text in pending])
-                except (ModelError, OSError) as error:
+                    made = await self._make_vectors(embed, [text for _, text in pending])
+                except Exception as error:  # As above.
                     _logger.warning("documents wait for vectors, for the embedder '%s' failed: %s", embed.name, error)
                     return
                 await self._database.write(partial(_store_vectors, model=embed.name, pending=pending, made=made))

@@ -100,7 +100,7 @@ def _save(
     walk: Walk,
     all_kept: Mapping[str, Any],
 ) -> None:
-    from flowengine.nodes.agent import contexts_of
+    from flowengine.nodes.agent import contexts_of, keeps_talk
 
     began_with, node = started.kept, str(started.settings.get("from"))
     contexts = [*contexts_of(plan.all_nodes.values())]
@@ -110,6 +110,9 @@ def _save(
 
     def add(before: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
         """What is stored now, with what the run has changed."""
+        if before is None and began_with:
+            _LOGGER.warning("session '%s' was removed while run %s went on: it leaves nothing", session, started.run_id)
+            return None
         now = dict(before or {})
         saved, new = now.get(_SAVED, ()), said
         if started.run_id in saved:
@@ -129,6 +132,13 @@ def _save(
         conversation = [*now.get("conversation", ()), *new]
         return {**now, "conversation": conversation[-LONGEST:]} if conversation else now
 
+    if not kept and not said and not keeps_talk(plan.all_nodes.values()):
+        _LOGGER.warning(
+            "session '%s' keeps nothing of flow '%s': none of its agents has a conversation; "
+            "give those that should have `history_size: 10` or `context: [conversation]`",
+            session,
+            plan.name,
+        )
     store.revise(_KIND, session, add)
 
 

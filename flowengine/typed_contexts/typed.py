@@ -135,6 +135,11 @@ class TypedContext(Generic[D]):
     def on_tool_call(self, result: ToolCallResult) -> Awaitable[None] | None:
         """Called after every tool call of the agent, its own tools and all others."""
 
+    def upgrade_data(self, value: Any) -> Any:
+        """Makes data that were kept under an earlier schema into data that fit this one: JSON value → JSON value.
+        Called with what does not fit; by default it stays so."""
+        return value
+
     async def prompt_text(self, query: str | None = None) -> str:
         """Returns the text for the prompt; contexts that search by the query add their results."""
         return await settle(self.render_prompt())
@@ -229,11 +234,24 @@ class TypedContext(Generic[D]):
         return _name_as_read(written, data, is_whole=False)
 
     def load(self, value: Any) -> None:
-        """Take over what `dump` gave; what does not fit the schema (any more) is a `StateError`."""
-        # Through JSON text: only there do strict models read dates and enums from what JSON has.
-        validated = self._check_data(lambda: self.data_schema.model_validate_json(json.dumps(value)))
+        """Take over what `dump` gave, also before the schema was changed (`upgrade_data`); what does not fit is a
+        `StateError`."""
+        try:
+            validated = self._read_json(value)
+        except StateError as error:
+            upgraded = self.upgrade_data(copy.deepcopy(value))
+            if upgraded == value:
+                raise StateError(
+                    f"{error}; where the schema was changed since they were kept, define `upgrade_data` in the "
+                    f"context, or remove the session that keeps them (`flowengine memory rm NAME`)"
+                ) from error
+            validated = self._read_json(upgraded)
         with self._lock:
             self._data = self._start = validated
+
+    def _read_json(self, value: Any) -> D:
+        # Through JSON text: only there do strict models read dates and enums from what JSON has.
+        return self._check_data(lambda: self.data_schema.model_validate_json(json.dumps(value)))
 
     def _check_declaration(self) -> None:
         for name in ("id", "description"):

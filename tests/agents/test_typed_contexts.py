@@ -286,3 +286,11 @@ async def test_no_result_of_a_tool_writes_into_a_context_whatever_it_looks_like(
     model = ScriptedModel([wishes(("look", {})), "done"])
     agent = Agent("a", "Help", model=model, contexts=[Looking()], tools=[] if brings else [look])
     assert (await agent.respond("hi", kept={})).kept is None
+
+
+def test_two_tools_of_one_name_are_told_when_the_agent_is_made():
+    class Other(CartContext):
+        id = "other"
+
+    with pytest.raises(DefinitionError, match="'add'"):
+        Agent("a", "I", contexts=[CartContext(), Other()])

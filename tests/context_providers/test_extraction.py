@@ -42,6 +42,7 @@ def test_japanese_is_cut_at_its_full_stops() -> None:
 
 def test_what_fits_or_has_few_lines_stays_as_it_is() -> None:
     assert extract_sentences("one\n\ntwo", 100, [], count_tokens) == "one\n\ntwo"
+    assert extract_sentences("\n" * 50_000 + "end", 100, [], count_tokens) == "end"
     assert extract_sentences("word " * 500, 10, [], count_tokens) == "word " * 500
 
 

@@ -270,3 +270,21 @@ def test_runs_of_one_loaded_flow_share_nothing(project: Path):
     for message in ("one", "two"):
         run = flow.run_sync({"message": message})
         assert asked(run, "b").startswith(f"Context:\nUser: {message}\n")
+
+
+def test_history_size_shows_earlier_exchanges_unless_there_is_a_conversation_of_its_own(project: Path):
+    run = run_of(
+        project,
+        """
+  a: {prompt: First., history_size: 5}
+  b: {prompt: Second., history_size: 5, needs: [a]}
+  c: {prompt: Third., history_size: 1, needs: [b]}
+  d: {prompt: Fourth., history_size: 5, context: [{conversation: {max_items: 1}}], needs: [c]}
+  e: {prompt: Fifth., needs: [d]}
+""",
+    )
+    told = {
+        node: [line.removeprefix("User: ") for line in asked(run, node).splitlines() if line.startswith("User: ")]
+        for node in "abcde"
+    }
+    assert told == {"a": [], "b": ["First."], "c": ["Second."], "d": ["Third."], "e": []}

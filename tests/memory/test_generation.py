@@ -93,6 +93,9 @@ async def test_an_empty_or_refused_memory_is_an_error_and_never_an_empty_memory(
     written, _ = generator([" "])
     with pytest.raises(OutputError, match="gave an empty long-term memory"):
         await written.long_term(None, "x")
+    written, _ = generator([Reply("The team decided to move the", finish_reason="length")])
+    with pytest.raises(OutputError, match="was cut off in a long-term memory: it is not kept"):
+        await written.long_term("What was known.", "x")
     written, _ = generator([Reply("", finish_reason="content_filter", model="m")])
     with pytest.raises(PermanentModelError, match="refused to write a short-term memory"):
         await written.short_term([channel("general", "x")])

@@ -69,3 +69,12 @@ def test_a_scope_and_a_type_may_be_given_by_their_names():
 def test_a_memory_that_cannot_be_kept_is_refused_when_it_is_made(given: Any, message: str):
     with pytest.raises(DefinitionError, match=message):
         Memory(*given)
+
+
+def test_a_memory_is_text_that_every_store_can_keep_and_somebodys():
+    memory = Memory(
+        MemoryScope.CHANNEL, "C1", MemoryType.SHORT_TERM, "half \ud83d nul \0.", datetime(2025, 1, 1, tzinfo=UTC)
+    )
+    assert memory.text == "half ? nul \ufffd."
+    with pytest.raises(DefinitionError, match="needs that channel's id"):
+        Memory(MemoryScope.CHANNEL, " ", MemoryType.SHORT_TERM, "x", datetime(2025, 1, 1, tzinfo=UTC))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sqlite3
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Protocol
@@ -372,3 +373,18 @@ async def test_half_a_surrogate_pair_in_a_query_reaches_no_embedder(colours: Col
     retriever = await holding("red apples", embed=colours)
     assert await found(retriever, "red \ud83d") == ["0"]
     assert colours.asked[-1] == "red ?"
+
+
+@pytest.mark.parametrize("made", [ValueError("a model of one's own"), [], [[1.0]]])
+async def test_whatever_an_embedder_of_ones_own_does_words_are_found(made: Any, caplog: pytest.LogCaptureFixture):
+    class Own:
+        name = "own"
+
+        async def embed(self, texts: Sequence[str]) -> Any:
+            if isinstance(made, Exception):
+                raise made
+            return made
+
+    retriever = await holding("a crimson house", "a navy house", embed=Own())
+    assert [hit.text for hit in await retriever.search("crimson")] == ["a crimson house"]
+    assert "the embedder 'own' failed" in caplog.text

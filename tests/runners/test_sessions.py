@@ -258,3 +258,31 @@ async def test_a_run_keeps_of_a_long_session_what_its_agents_can_show():
     stored = store.recall("session", "s")
     assert stored is not None
     assert [each["user_input"] for each in stored["conversation"]] == [str(n) for n in range(51)]
+
+
+async def test_a_session_that_was_removed_while_a_run_went_on_stays_removed(caplog: pytest.LogCaptureFixture):
+    store, gate = MemoryStore(), anyio.Event()
+    await shop("add i0").run(store=store, session="s")
+
+    async def run() -> None:
+        (await shop("add i1", gate).run(store=store, session="s")).raise_for_status()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(run)
+        await anyio.wait_all_tasks_blocked()
+        store.revise("session", "s", lambda before: None)
+        gate.set()
+    assert store.recall("session", "s") is None
+    assert "session 's' was removed while run" in caplog.text
+
+
+async def test_a_session_of_a_flow_that_keeps_no_talk_says_so(caplog: pytest.LogCaptureFixture):
+    def flow(**sources: Any) -> Flow:
+        agent = Agent("a", "I", model=ScriptedModel(lambda _: "ok"), **sources)
+        return Flow("quiet", {"a": AgentNode(agent, prompt=lambda _: "Hi")})
+
+    await flow(context_providers=[ConversationHistoryProvider()]).run(store=MemoryStore(), session="s")
+    await flow(contexts=[CartContext()]).run(store=MemoryStore(), session="s")
+    assert not caplog.text
+    await flow().run(store=MemoryStore(), session="s")
+    assert "session 's' keeps nothing of flow 'quiet': none of its agents has a conversation" in caplog.text

@@ -257,3 +257,26 @@ def test_handlers_are_called_with_the_context():
     context = cart(on_tool_call=lambda context, result: seen.append((context.id, result.name)))
     context.on_tool_call(ToolCallResult("add", {"a": 1}, 2))
     assert seen == [("cart", "add")]
+
+
+def test_data_that_were_kept_under_another_schema_have_a_way_into_this_one():
+    class Numbers(BaseModel):
+        items: list[int] = []
+
+    class NumbersContext(TypedContext[Numbers]):
+        id = "numbers"
+        description = "Numbers"
+        data_schema = Numbers
+
+    class Upgrading(NumbersContext):
+        def upgrade_data(self, value: Any) -> Any:
+            return {"items": [int(each) for each in value["items"]]}
+
+    with pytest.raises(StateError, match=r"define `upgrade_data` in the context, or remove the session .* memory rm"):
+        NumbersContext().load({"items": ["one"]})
+    context = Upgrading()
+    context.load({"items": ["1", "2.5"[:1]]})
+    assert context.get_data() == Numbers(items=[1, 2])
+    with pytest.raises(ValueError, match="invalid literal"):
+        context.load({"items": ["one"]})
+    assert context.get_data() == Numbers(items=[1, 2])

@@ -155,9 +155,11 @@ def extract_sentences(text: str, room: int, asked: Collection[str], count: Calla
     Its first and last lines stay; of the rest what holds facts and terms of the query, and what the text says in
     words of its own.
     """
-    units = _split_units(text)
-    if len(units) <= 2 * _LINES_AT_ENDS or count(text) <= room:
+    if count(text) <= room:
         return text
+    units = _split_units(text)
+    if len(units) <= 2 * _LINES_AT_ENDS:
+        return "\n".join(units)  # Blank lines are the first to go.
     costs = [count(unit) + 1 for unit in units]
     kept = {*range(_LINES_AT_ENDS), *range(len(units) - _LINES_AT_ENDS, len(units))}
     left = room - sum(costs[each] for each in kept)

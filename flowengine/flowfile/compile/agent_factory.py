@@ -5,7 +5,7 @@ An agent whose texts have no placeholder is made once; otherwise it is made anew
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
@@ -108,7 +108,6 @@ class AgentMaker:
             "generation_instructions": settings.instructions or "",
             "system_message": settings.system_message,
             "output_model": self._output(settings.output),
-            "history_size": settings.history_size,
             **self._make_tooling(settings),
             **self._sources(settings),
             **self._make_guardrails(settings.guardrails),
@@ -164,8 +163,9 @@ class AgentMaker:
 
     def _sources(self, settings: AgentSpec) -> dict[str, Any]:
         given: dict[str, Any] = {"context_budget": settings.context_budget}
-        if settings.context or settings.contexts or settings.skills:
-            given["context_providers"] = providers_of(settings.context or (), self._project)
+        if settings.context or settings.contexts or settings.skills or settings.history_size:
+            providers = providers_of(settings.context or (), self._project)
+            given["context_providers"] = [*_history_of(settings, providers), *providers]
             given["contexts"] = [_context(each, self._project.import_object(each)) for each in settings.contexts or ()]
             given |= self._share_skills(settings.skills) if settings.skills else {}
         return given
@@ -211,6 +211,14 @@ class AgentMaker:
 
     def _output(self, output: str | Mapping[str, Any] | None) -> Any:
         return self._project.import_object(output) if isinstance(output, str) else output
+
+
+def _history_of(settings: AgentSpec, providers: Iterable[ContextProvider]) -> Iterator[ContextProvider]:
+    """The conversation that `history_size` asks for, unless `context` has one already."""
+    from flowengine.context_providers.conversation import ConversationHistoryProvider
+
+    if settings.history_size and not any(isinstance(each, ConversationHistoryProvider) for each in providers):
+        yield ConversationHistoryProvider(settings.history_size)
 
 
 def _make_routing(routing: AgentRouting | None) -> dict[str, Any]:

@@ -356,7 +356,7 @@ class _File:
             settings = settings_of(self._spec, node)
             if settings.contexts:  # Two of them may be one: what is kept goes by the name that each has in its code.
                 self._share(reads, _CONTEXTS)
-            if any(provider_of(each) == "conversation" for each in settings.context or ()):
+            if settings.history_size or any(provider_of(each) == "conversation" for each in settings.context or ()):
                 self._share(reads, _SESSION)
 
     def _share(self, reads: TextVertex, store: TextVertex) -> None:

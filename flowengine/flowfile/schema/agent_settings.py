@@ -417,7 +417,7 @@ class AgentSettings(ModelSettings):
     guardrails: Maybe[Annotated[Guardrails, APART]] = None
     """Checks that may refuse the input or the output."""
     history_size: Maybe[Annotated[int, Field(ge=0, le=1000)]] = None
-    """Earlier exchanges of the session that enter the prompt."""
+    """Earlier exchanges of the session, and of the run, that enter the prompt, as with `context: [conversation]`."""
     improve: Maybe[Annotated[Improve, APART]] = None
     """Evaluate the generation and improve it until it passes."""
     evaluate: Maybe[Annotated[Evaluate, APART]] = None

@@ -72,7 +72,7 @@ _SOURCES: Final[Mapping[type[BaseModel], _Source]] = {
     McpServerSpec: _Source(McpServer),
     MemorySpec: _Source(LongTermMemoryProvider),
 }
-_OTHERWISE: Final = frozenset({"timeout", "fallback", "routes", "model"})
+_OTHERWISE: Final = frozenset({"timeout", "fallback", "routes", "model", "history_size"})
 """Keys of nodes that mean something else to an agent, or whose default is a rule (see their descriptions)."""
 _NOTHING: Final[tuple[Any, ...]] = (None, "", (), {})
 

@@ -50,7 +50,7 @@ class MemoryItem:
         aware("valid_from", self.valid_from)
         if self.scope is MemoryScope.THREAD:
             parse_thread_scope_id(self.scope_id)
-        elif not self.scope_id:
+        elif not self.scope_id.strip():
             raise DefinitionError(f"an item of a {self.scope} needs that {self.scope}'s id")
         if not self.id:
             object.__setattr__(self, "id", self._made_id())

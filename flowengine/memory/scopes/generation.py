@@ -104,6 +104,8 @@ class MemoryGenerator:
         reply: Reply = await self.gateway.complete(self.model, request, purpose="memory")
         if reply.finish_reason == "content_filter":
             raise PermanentModelError(f"model '{reply.model}' refused to write a {kind} memory (content filter)")
+        if reply.finish_reason == "length":
+            raise OutputError(f"model '{self.model.name}' was cut off in a {kind} memory: it is not kept")
         text = reply.content.strip()
         if not text:
             raise OutputError(f"model '{self.model.name}' gave an empty {kind} memory")

@@ -163,12 +163,15 @@ class Memory:
         object.__setattr__(self, "scope", scope_of(self.scope))
         object.__setattr__(self, "type", type_of(self.type))
         refuse_other_kind(self.text, str, "a memory is text", DefinitionError)
+        if not self.text.isascii() or "\0" in self.text:  # As every store can keep it.
+            plain = self.text.encode(errors="replace").decode().replace("\0", "\ufffd")
+            object.__setattr__(self, "text", plain)
         aware("valid_from", self.valid_from)
         if self.valid_to is not None:
             aware("valid_to", self.valid_to)
         if self.scope is MemoryScope.THREAD:
             parse_thread_scope_id(self.scope_id)
-        elif not isinstance(cast(object, self.scope_id), str) or not self.scope_id:
+        elif not isinstance(cast(object, self.scope_id), str) or not self.scope_id.strip():
             raise DefinitionError(f"a memory of a {self.scope} needs that {self.scope}'s id")
 
 
