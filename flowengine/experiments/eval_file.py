@@ -306,6 +306,8 @@ def _templates_of(scorer: ScorerSpec) -> Iterator[tuple[KeyPath, str]]:
                 yield ("judge", key), text
     for output, matcher in scorer.outputs.items():
         yield from ((("outputs", output), text) for text in _texts_in(matcher.value))
+    for node, matcher in scorer.prompts.items():
+        yield from ((("prompts", node), text) for text in _texts_in(matcher.value))
     yield from ((("route", node), label) for node, label in scorer.route.items())
 
 

@@ -297,7 +297,9 @@ class EvalRun:
         if run is None and result.run_id is not None:
             run = read_run(self.plan, self.store.events(result.run_id))
         events = () if run is None else run.events
-        needed, paid = NeededCalls(self.store).of_run(events), paid_calls(events)
+        reads_prompts = any(each.prompts for each in self.scorers.specs.values())
+        by_node, paid = NeededCalls(self.store, whole=reads_prompts).by_node(events), paid_calls(events)
+        needed = [call for calls in by_node.values() for call in calls]
         made_here = set(map(id, paid))
         seconds = self._seconds_of(result) + sum(each.seconds for each in needed if id(each) not in made_here)
         effort = effort_of_calls(needed)
@@ -309,7 +311,7 @@ class EvalRun:
             {"id": result.run_id, "status": result.status, "seconds": seconds, "cost_usd": effort.cost_usd},
             pair,
         )
-        scores = await self.scorers.score(view, result, run, needed)
+        scores = await self.scorers.score(view, result, run, by_node)
         asked: Mapping[str, Any] = EMPTY
         if self.scorers.judging is not None:
             asked, known = self.scorers.questions(view, result)

@@ -102,9 +102,9 @@ class Scorers:
     # --- What needs no model
 
     async def score(
-        self, view: ScoringView, result: RowResult, run: Run | None, calls: Sequence[ModelCall]
+        self, view: ScoringView, result: RowResult, run: Run | None, calls: Mapping[str, Sequence[ModelCall]]
     ) -> dict[str, Score]:
-        """The scores of claims and functions. `calls`: those that the row's answers are made of."""
+        """The scores of claims and functions. `calls`: node → those that its answers are made of."""
         found: dict[str, Score] = {}
         for name, spec in self.specs.items():
             if spec.claims:
@@ -249,7 +249,9 @@ def _failed_score(result: RowResult) -> Score:
     return Score(None, f"the run is {result.status}")
 
 
-def _score_claims(spec: ScorerSpec, view: ScoringView, run: Run | None, calls: Sequence[ModelCall]) -> Score:
+def _score_claims(
+    spec: ScorerSpec, view: ScoringView, run: Run | None, calls: Mapping[str, Sequence[ModelCall]]
+) -> Score:
     if run is None:
         return Score(0.0, "the run did not begin")
     if run.status in ("waiting", "paused", "running", "cancelled") and "status" not in spec.claims:
@@ -257,6 +259,7 @@ def _score_claims(spec: ScorerSpec, view: ScoringView, run: Run | None, calls: S
     try:
         changes: dict[str, Any] = {
             "outputs": {name: render_claim(each, view.render) for name, each in spec.outputs.items()},
+            "prompts": {node: render_claim(each, view.render) for node, each in spec.prompts.items()},
             "route": {node: str(view.render(label)) for node, label in spec.route.items()},
         }
         unmet = [message for _, message in find_unmet(spec.model_copy(update=changes), run, calls)]

@@ -208,8 +208,9 @@ class NeededCalls:
     run that made it, as far as that is still there.
     """
 
-    def __init__(self, store: JournalStore) -> None:
-        self._store = store
+    def __init__(self, store: JournalStore, *, whole: bool = False) -> None:
+        """`whole`: with their messages, which a run that took them does not have."""
+        self._store, self._whole = store, whole
         self._records: dict[str, Mapping[str, Sequence[Any]]] = {}
         self._asked: set[tuple[str, str]] = set()
 
@@ -218,35 +219,36 @@ class NeededCalls:
         return [call for calls in self.by_node(events).values() for call in calls]
 
     def by_node(self, events: Iterable[Event]) -> Mapping[str, Sequence[ModelCall]]:
-        """Node → the calls of what it gave."""
+        """Node → the calls of what it gave, also of nodes inside of containers."""
         self._asked.clear()
         return self._sum_up(_last_records(events))
 
     def _sum_up(self, records: Mapping[str, Sequence[Any]], within: str = "") -> Mapping[str, Sequence[ModelCall]]:
         inside = (f"{within}.", f"{within}[")
         chosen = [node for node in records if not within or node == within or node.startswith(inside)]
-        return {node: self._calls_in(records[node], node, records) for node in chosen}
+        return {path: calls for node in chosen for path, calls in self._calls_of(node, records).items()}
 
-    def _calls_in(self, found: Sequence[Any], node: str, records: Mapping[str, Sequence[Any]]) -> Sequence[ModelCall]:
-        calls: Sequence[ModelCall] = []
-        for each in found:
+    def _calls_of(self, node: str, records: Mapping[str, Sequence[Any]]) -> Mapping[str, Sequence[ModelCall]]:
+        calls: dict[str, Sequence[ModelCall]] = {}
+        for each in records[node]:
             if type(each) is Reused:
                 is_told_inside = any(other.startswith((f"{node}.", f"{node}[")) for other in records)
-                calls = [] if is_told_inside else self._reused(each)
+                found: Mapping[str, Sequence[ModelCall]] = {} if is_told_inside else self._reused(each)
+                calls = {f"{node}{path.removeprefix(each.node)}": made for path, made in found.items()}
             elif type(each) is ModelCall and each.error is None:
-                calls = [*calls, each]
+                calls[node] = [*calls.get(node, ()), each]
         return calls
 
-    def _reused(self, reused: Reused) -> Sequence[ModelCall]:
+    def _reused(self, reused: Reused) -> Mapping[str, Sequence[ModelCall]]:
         own = [each for each in reused.calls if type(each) is ModelCall]
-        if own and all(each.prompt_tokens is not None for each in own):
-            return own
+        known = {reused.node: own} if own else {}
+        if own and not self._whole and all(each.prompt_tokens is not None for each in own):
+            return known
         place = reused.run_id, reused.node  # A container, or calls that only the text tells the size of.
         if place in self._asked:
-            return own
+            return known
         self._asked.add(place)
-        found = self._sum_up(self._records_of(reused.run_id), reused.node)
-        return [call for calls in found.values() for call in calls] or own
+        return self._sum_up(self._records_of(reused.run_id), reused.node) or known
 
     def _records_of(self, run_id: str) -> Mapping[str, Sequence[Any]]:
         if run_id not in self._records:

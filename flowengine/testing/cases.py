@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import unified_diff
 from typing import Any, NamedTuple, TypeAlias, cast
 
@@ -41,17 +41,28 @@ Unmet: TypeAlias = tuple[KeyPath, str]
 """The claim's place below `expect`, and what came instead."""
 
 
-def find_unmet(expect: ExpectSpec, run: Run, calls: Sequence[ModelCall] | None = None) -> list[Unmet]:
+Calls: TypeAlias = Mapping[str, Sequence[ModelCall]]
+"""Node → its calls of models."""
+
+
+def find_unmet(expect: ExpectSpec, run: Run, calls: Calls | None = None) -> list[Unmet]:
     """The claims that do not hold. `calls`: those that the run needs, where it did not make all of them itself."""
-    if calls is None:
-        records = (event.record for event in run.events if isinstance(event, NodeRecorded))
-        calls = [record for record in records if isinstance(record, ModelCall)]
+    calls = _calls_of(run) if calls is None else calls
     return [
         *_check_status(expect, run),
         *_check_path(expect, run),
         *_check_outputs(expect, run),
-        *_check_calls(expect, calls),
+        *_check_prompts(expect, calls),
+        *_check_calls(expect, [call for found in calls.values() for call in found]),
     ]
+
+
+def _calls_of(run: Run) -> Calls:
+    found: dict[str, list[ModelCall]] = {}
+    for event in run.events:
+        if isinstance(event, NodeRecorded) and type(event.record) is ModelCall:
+            found.setdefault(event.node, []).append(event.record)
+    return found
 
 
 def _check_status(expect: ExpectSpec, run: Run) -> Iterator[Unmet]:
@@ -146,6 +157,29 @@ def _to_text(value: Any) -> str:
 def _format_value(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= 500 else f"{text[:499]}…"
+
+
+# --- Claims about prompts
+
+
+def _check_prompts(expect: ExpectSpec, calls: Calls) -> Iterator[Unmet]:
+    for node, matcher in expect.prompts.items():
+        asked = [call for path, found in calls.items() if node in (path, file_path(path)) for call in found]
+        if not asked:
+            yield ("prompts", node), f"'{node}' was to ask a model, and it asked none"
+            continue
+        texts = dict.fromkeys(text for call in asked for text in _texts_of(call))
+        problem = _describe_difference(matcher, "\n\n".join(texts))
+        if problem:
+            yield ("prompts", node), f"the prompt of '{node}' {problem}"
+
+
+def _texts_of(call: ModelCall) -> Iterator[str]:
+    """What each message says to the model; parts that are no text are left out."""
+    for message in call.messages:
+        content = message.get("content")
+        parts = cast("Sequence[Any]", content if isinstance(content, list | tuple) else [{"text": content}])
+        yield from (part["text"] for part in parts if is_map(part) and isinstance(part.get("text"), str))
 
 
 # --- Claims about calls and cost

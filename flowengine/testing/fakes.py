@@ -23,6 +23,7 @@ from flowengine.core.secret_values import Secrets
 from flowengine.errors import DefinitionError, RunError, did_you_mean
 from flowengine.flow import Flow
 from flowengine.models.messages import Message
+from flowengine.models.model import Request
 from flowengine.nodes.agent import AgentNode, EvaluationNode
 from flowengine.nodes.code_script import CodeNode
 from flowengine.nodes.condition import ConditionNode
@@ -398,8 +399,11 @@ class _FakedBringer:
     def tool_sets(self) -> Sequence[ToolSet]:
         return [self._fakes.around_set(each) for each in self._bringer.tool_sets()]
 
-    async def refresh_messages(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
-        return await self._bringer.refresh_messages(messages)
+    async def refresh_messages(self, request: Request) -> tuple[Message, ...]:
+        return await self._bringer.refresh_messages(request)
+
+    def begin_round(self, calls: Iterable[tuple[Tool, Mapping[str, Any]]]) -> None:
+        self._bringer.begin_round(calls)
 
     def take_result(self, tool: Tool, result: ToolResult) -> ToolResult:
         return self._bringer.take_result(tool, result)

@@ -60,9 +60,15 @@ class Matcher(NamedTuple):
     value: Any
 
 
+_MATCHERS: Final = ("equals", "contains", "matches")
+
+
 def _parse_matcher(value: Any) -> Matcher:
     """`{contains: …}` and its kin; every other value is what the output equals."""
-    if not is_map(value) or len(value) != 1 or next(iter(value)) not in ("equals", "contains", "matches"):
+    if not is_map(value) or len(value) != 1 or next(iter(value)) not in _MATCHERS:
+        near = did_you_mean(str(next(iter(value))), _MATCHERS) if is_map(value) and len(value) == 1 else ""
+        if near:
+            raise refuse("FE401", f"no claim is called '{next(iter(value))}'{near} (a map's value: {{equals: …}})")
         return Matcher("equals", value)
     ((kind, claim),) = value.items()
     if kind == "matches":
@@ -132,6 +138,8 @@ class ExpectSpec(Keys):
     """Node → the label that it chooses."""
     outputs: Outputs = Field(default_factory=dict[str, Any])
     """Output → its value, or `{contains: …}`, `{matches: regex}`, `{equals: …}`."""
+    prompts: Outputs = Field(default_factory=dict[str, Any])
+    """Node → a claim about all that its models are asked, as one text: `{contains: …}`, `{matches: regex}`."""
     skipped: Skipped = Field(default_factory=dict[str, Cause])
     """Nodes that are skipped; as a map: node → cause."""
     model_calls: Maybe[Annotated[int, Field(ge=0)]] = None
@@ -227,6 +235,8 @@ class FlowTest(NamedTuple):
     flow: Flow
     cases: Sequence[FlowCaseSpec]
     source: SourceText
+    remarks: Sequence[str]
+    """Claims that hold whatever the flow does, each with its place."""
 
 
 def load_flowtest(path: str | PathLike[str]) -> FlowTest:
@@ -244,7 +254,12 @@ def load_flowtest(path: str | PathLike[str]) -> FlowTest:
     ]
     if problems:
         raise FlowTestError(problems)
-    return FlowTest(where, flow, spec.cases, source)
+    remarks = [
+        ":".join(map(str, (where, *source.key_position(at), f" {message}")))
+        for number, case in enumerate(spec.cases)
+        for at, message in _list_empty_claims(("cases", number, "expect"), case)
+    ]
+    return FlowTest(where, flow, spec.cases, source, remarks)
 
 
 _Problem: TypeAlias = tuple[str, KeyPath, str, str]
@@ -270,6 +285,20 @@ def _find_problems(spec: FlowTestSpec, flow: Flow) -> Iterator[_Problem]:
         if outputs is not None:
             named = [(each, each) for each in case.expect.outputs]
             yield from find_unknown((*at, "expect", "outputs"), named, list(outputs), "output")
+
+
+def _list_empty_claims(at: KeyPath, case: FlowCaseSpec) -> Iterator[tuple[KeyPath, str]]:
+    """Claims that cannot fail."""
+    expect = case.expect
+    for key in ("outputs", "prompts"):
+        for name, (kind, claim) in cast("dict[str, Matcher]", getattr(expect, key)).items():
+            if (kind == "contains" and claim in ("", [], [""])) or (kind == "matches" and re.search(claim, "")):
+                yield (*at, key, name), f"this claim always holds: anything {kind} that"
+    for key in sorted(expect.model_fields_set & {"outputs", "prompts", "route", "skipped"}):
+        if not getattr(expect, key):
+            yield (*at, key), f"'{key}' names nothing, so it claims nothing"
+    if expect.cost_usd_at_most is not None and case.cassette is None:
+        yield (*at, "cost_usd_at_most"), "answers that stand in the file cost nothing: a cassette has what they cost"
 
 
 def _find_unknown_approvals(
@@ -306,6 +335,7 @@ def list_named_nodes(expect: ExpectSpec) -> Iterator[tuple[str, list[tuple[str |
     path: Sequence[Step] = expect.path or ()
     yield "path", [(number, each) for number, step in enumerate(path) for each in names_of(step)]
     yield "route", [(each, each) for each in expect.route]
+    yield "prompts", [(each, each) for each in expect.prompts]
     yield "skipped", [(each, each) for each in expect.skipped]
 
 

@@ -162,6 +162,7 @@ scorers:
   cheap: {cost_usd_at_most: 0.000001}
   dear: {cost_usd_at_most: 0.001}
   short: {tokens_at_most: 5}
+  asked: {prompts: {each.ask: {contains: "node=a row={{ row.n }} 3"}, thanks: {contains: "row={{ row.n }}"}}}
 """
 
 
@@ -179,7 +180,7 @@ async def test_a_row_counts_the_calls_that_it_needs_whoever_paid_for_them(
     assert [sum(row.paid_calls for row in each.rows) for each in told] == [12, 0, 2, 0, 0]
     assert {row.calls for each in told for row in each.rows} == {6}
     assert {name: {row.scores[name].value for each in told for row in each.rows} for name in told[0].scorers} == {
-        "calls": {1.0}, "cheap": {0.0}, "dear": {1.0}, "short": {0.0}
+        "calls": {1.0}, "cheap": {0.0}, "dear": {1.0}, "short": {0.0}, "asked": {1.0}
     }  # fmt: skip
     first, edited = told[0].rows[0], told[2].rows[0]
     assert first.cost_usd < edited.cost_usd < first.cost_usd * 1.2  # A longer prompt.

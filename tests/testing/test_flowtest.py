@@ -54,6 +54,8 @@ WRONG = {
     "flow: ../tea.yaml\ncase: [{name: a}]\n": "2:1: FE201 unknown key 'case'; did you mean 'cases'?",
     "flow: ../tea.yaml\ncases: [{nam: a}]\n": "2:10: FE201 unknown key 'nam'; did you mean 'name'?",
     "flow: ../tea.yaml\ncases: [{name: a, expect: {outptus: {}}}]\n": "'outptus'; did you mean 'outputs'?",
+    "flow: ../tea.yaml\ncases: [{name: a, expect: {prompts: {asc: x}}}]\n": "2:38: FE305 the flow has no node 'asc'",
+    "flow: ../tea.yaml\ncases: [{name: a, expect: {outputs: {cup: {contain: x}}}}]\n": "did you mean 'contains'?",
     "flow: ../tea.yaml\ncases: [{name: a, answers: {asc: x}}]\n": "2:29: FE305 the flow has no agent 'asc'; did",
     "flow: ../tea.yaml\ncases: [{name: a, answers: {ask: }}]\n": "FE408 'ask' has no answer",
     "flow: ../tea.yaml\ncases: [{name: a, answers: {ask: x}, cassette: c}]\n": "2:38: FE209 a case has either",
@@ -120,6 +122,7 @@ def test_nothing_is_found_where_everything_holds(file: Path) -> None:
         path: [ask, pick, cool]
         route: {pick: green}
         outputs: {cup: {contains: [cup, sencha]}}
+        prompts: {ask: {contains: [drunk, Ann]}, pick: {matches: Sencha}}
         skipped: {hot: not_selected}
         cost_usd_at_most: 0
         model_calls: 3
@@ -128,9 +131,25 @@ def test_nothing_is_found_where_everything_holds(file: Path) -> None:
     )
 
 
+def test_claims_that_cannot_fail_are_told(file: Path) -> None:
+    empty = "{skipped: [], outputs: {cup: {contains: ''}}, prompts: {ask: {matches: '.*'}}, cost_usd_at_most: 0}"
+    told = [each.partition(":")[2] for each in load_flowtest(written(file, f"{ANSWERS}expect: {empty}\n")).remarks]
+    assert told == [
+        "8:37: this claim always holds: anything contains that",
+        "8:69: this claim always holds: anything matches that",
+        "8:14: 'skipped' names nothing, so it claims nothing",
+        "8:92: answers that stand in the file cost nothing: a cassette has what they cost",
+    ]
+    real = "{outputs: {cup: {contains: cup}}, prompts: {ask: {matches: A.n}}}"
+    assert load_flowtest(written(file, f"{ANSWERS}expect: {real}\n")).remarks == []
+
+
 @pytest.mark.parametrize(
     ("expect", "found"),
     [
+        ("prompts: {ask: {contains: [drunk, Bob]}}", '9:17: the prompt of \'ask\' was to contain "Bob", found "'),
+        ("prompts: {pick: {matches: 'pot.*Senchas'}}", "9:17: the prompt of 'pick' was to match /pot.*Senchas/, found"),
+        ("prompts: {hot: {contains: x}}", "9:17: 'hot' was to ask a model, and it asked none"),
         ("status: failed", "9:7: the run was to be failed, and it is succeeded"),
         ("path: [ask, pick, hot]", "9:7: the run took another path\nexpected: ask → pick → hot\n     ran: ask → pick"),
         ("route: {pick: black}", "9:15: 'pick' was to choose 'black', and it chose 'green'"),

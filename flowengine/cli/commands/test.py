@@ -50,6 +50,8 @@ def test_command(paths: tuple[str, ...], cassettes: str | None) -> int:
     with results.alone():
         tests = [load_flowtest(file) for path in paths or (".",) for file in list_flowtest_files(path)]
     failed = sum(_run_cases(test, mode, results) for test in tests)
+    for remark in (remark for test in tests for remark in test.remarks):
+        complain(f"notice: {remark}")
     complain(_format_summary(tests, failed))
     return 1 if failed else 0
 
