@@ -7,7 +7,6 @@ the model is asked once more, without tools, to answer with what it has.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias, c
 import anyio
 
 from flowengine.agents.standalone import StreamingGateway
-from flowengine.core.json_values import refuse_constant
+from flowengine.core.json_values import load_json
 from flowengine.core.locale import Messages, load_messages
 from flowengine.core.records import AwaitsPerson, Gateway, Notice
 from flowengine.errors import PermanentModelError
@@ -286,15 +285,12 @@ def _read_call(request: ToolRequest) -> _Call:
     """No text at all is no arguments: so some models call a tool that takes none."""
     text = request.arguments.strip() or "{}"
     try:
-        arguments = _DECODER.decode(text)
+        arguments = load_json(text)
     except (ValueError, RecursionError) as error:
         return _Call(request, f"{error}; they were: {cut(text, 200)}")
     if not isinstance(arguments, dict):
         return _Call(request, f"a JSON object is expected; they were: {cut(text, 200)}")
     return _Call(request._replace(arguments=text), cast("dict[str, Any]", arguments))
-
-
-_DECODER: Final = json.JSONDecoder(parse_constant=refuse_constant)
 
 
 def without_tools() -> ToolLoop:

@@ -21,7 +21,7 @@ from flowengine.core.json_values import dumps
 from flowengine.core.records import Notice, Reused
 from flowengine.engine.events import ErrorInfo, Event, NodeRecorded, NodeStarted, RunStarted, TokenStreamed
 from flowengine.engine.ports import JournalStore
-from flowengine.errors import LimitError
+from flowengine.errors import LimitError, RunBusyError
 from flowengine.journal.approvals import open_questions, told_last
 from flowengine.journal.stores import tell_events
 from flowengine.nodes.compiled_flow import CompiledFlow
@@ -217,6 +217,8 @@ class Execution:
     results: Results
     past: Sequence[Event] = ()
     """Of a run that is resumed."""
+    may_be_busy: bool = False
+    """Whether it is right that another process goes on with the run, which has all that was given it to go on with."""
 
     @property
     def _reporting(self) -> Reporting:
@@ -275,6 +277,10 @@ class Execution:
         return INTERRUPTED
 
     def _tell_failure(self, failure: BaseException, watch: ProgressWatch) -> int:
+        if isinstance(failure, RunBusyError) and self.may_be_busy:
+            if not self._reporting.quiet:
+                complain(f"  kept; the {failure.writer} that writes the run goes on with it")
+            return 0
         has_run = watch.fold().events > len(self.past)
         code = report(failure, has_run=has_run)
         if code == 5:

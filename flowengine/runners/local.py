@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, 
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias, cast
+from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 import anyio
 
@@ -21,7 +21,7 @@ from flowengine.core.budget import Budget, Ledger
 from flowengine.core.context import EMPTY
 from flowengine.core.file_keeper import BlobStore, FileKeeper
 from flowengine.core.file_values import FileValue, find_files
-from flowengine.core.records import ModelCall, ToolCall, node_of_question
+from flowengine.core.records import ApprovalRequested, ModelCall, ToolCall, node_of_question
 from flowengine.core.run_scope import Fence, RunScope
 from flowengine.core.user_code import is_interrupt
 from flowengine.core.values import freeze
@@ -386,7 +386,11 @@ def changed_nodes(plan: CompiledFlow, events: Sequence[Event]) -> list[str]:
 
 
 def _keeps_something(event: Event) -> bool:
-    return isinstance(event, NodeFinished) or type(getattr(event, "record", None)) in (ModelCall, ToolCall)
+    return isinstance(event, NodeFinished) or type(getattr(event, "record", None)) in _ANSWERED
+
+
+_ANSWERED: Final = (ModelCall, ToolCall, ApprovalRequested)
+"""Records of what was given, and of what a person is asked about the node as it was."""
 
 
 def changed_definitions(plan: CompiledFlow, events: Sequence[Event]) -> list[str]:

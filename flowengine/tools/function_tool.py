@@ -3,9 +3,8 @@
 It knows Python functions only. Arguments are validated and converted by pydantic before the function
 sees them; what the model got wrong is said in the result, so that it can mend it. An async function
 runs on the loop. A plain one runs in a thread, and a thread cannot be stopped: on a timeout or a
-cancellation it is left behind, runs to its end, and what it returns is dropped. A function that blocks for
-ever keeps its thread, and on asyncio the process does not end before its threads have: give what waits for
-the outside world a time limit of its own.
+cancellation it is left behind, and what it returns is dropped. It runs on while the process lives, whose end
+may cut it off in the middle: give what waits for the outside world a time limit of its own.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, Validation
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
 
+from flowengine.core.context import Context
 from flowengine.core.user_code import call_in_thread
 from flowengine.errors import DefinitionError, did_you_mean, refuse_other_kind
 from flowengine.tools import docstring
@@ -102,6 +102,8 @@ def tool_of(
     name = marked.name if name is None else name
     timeout = marked.timeout if timeout is None else timeout
     called = getattr(function, "__name__", None) or type(function).__name__ if name is None else name
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise DefinitionError(f"tool '{called}' is a generator, whose code runs only while it is read: return a list")
     described = docstring.parse(_docstring_of(function))
     arguments = _Arguments(called, function, described.parameters)
     return Tool(
@@ -141,6 +143,8 @@ class _Run:
         except ValidationError as error:
             return failed_result(self._arguments.describe_problems(error))
         value = await self._value(functools.partial(self._function, **given))
+        if inspect.isgenerator(value) or inspect.isasyncgen(value):
+            raise TypeError("it gave a generator, whose code runs only while it is read: return a list")
         return ToolResult(text_of(value), value)
 
     async def _value(self, call: Callable[[], Any]) -> Any:
@@ -173,6 +177,10 @@ class _Arguments:
             self._model = create_model("Arguments", __config__=ConfigDict(extra="forbid"), **shapes)
             self.schema = self._model.model_json_schema(schema_generator=_Schema)
         except PydanticUserError as error:
+            odd = next((name for name, hint in hints.items() if name in self._names and hint is Context), None)
+            if odd is not None:
+                told = f"tool '{tool_name}': its parameter '{odd}' is a Context, which no model can give"
+                raise DefinitionError(f"{told}; a node of `type: function` gets one") from error
             raise DefinitionError(
                 f"tool '{tool_name}': its parameters cannot be described to a model: {cut(str(error), 300)}"
             ) from error

@@ -13,6 +13,7 @@ is loaded with the first check.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast, get_args
 import anyio
 
 from flowengine.core.cancellation import drive_apart
+from flowengine.core.secret_values import Secrets, find_secret_values
 from flowengine.core.user_code import is_failure
 from flowengine.errors import DefinitionError, did_you_mean, may_have_arrived, refuse_other_kind
 from flowengine.tools.result_text import cut, error_text
@@ -123,7 +125,9 @@ class Tool:
             except BaseException as error:  # A tool that ends with sys.exit() must not end the run.
                 if not is_failure(error):
                     raise
-                text, acted = f"tool '{self.name}' failed: {error_text(error)}", is_external and may_have_arrived(error)
+                hidden = Secrets(find_secret_values(os.environ))  # Of the author's code: its model reads the error.
+                text = f"tool '{self.name}' failed: {hidden.hide(error_text(error))}"
+                acted = is_external and may_have_arrived(error)
                 result = failed_result(f"{text}{_DOUBT if acted else ''}", may_have_acted=acted)
             if not scope.cancel_called:
                 return result

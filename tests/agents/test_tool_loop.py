@@ -191,6 +191,8 @@ async def test_one_failing_call_leaves_the_others_alone() -> None:
         (ToolRequest("1", "multi_tool_use.parallel", "{}"), "there is no tool 'multi_tool_use.parallel'"),
         (ToolRequest("1", "add", '{"a": 1,'), "The arguments for the tool 'add' cannot be read as JSON"),
         (ToolRequest("1", "add", '{"a": NaN, "b": 1}'), "NaN is not JSON"),
+        (ToolRequest("1", "add", '{"a": 1e999, "b": 1}'), "1e999 is beyond all numbers"),
+        (ToolRequest("1", "add", '{"a": 1, "b": 2, "a": 3}'), "'a' stands twice in an object"),
         (ToolRequest("1", "add", "[1, 2]"), "a JSON object is expected; they were: [1, 2]"),
         (ToolRequest("1", "add", "[" * 100_000), "cannot be read as JSON"),
         (ToolRequest("1", "add", '{"a": ' + "9" * 10_000 + "}"), "cannot be read as JSON"),
@@ -200,7 +202,7 @@ async def test_one_failing_call_leaves_the_others_alone() -> None:
         (ToolRequest("1", "add", '{"a": "one", "b": 2}'), "'a': Input should be a valid integer"),
         (ToolRequest("1", "add", ""), "'a' is missing"),
     ],
-    ids=range(13),
+    ids=range(15),
 )
 async def test_a_request_that_cannot_be_met_is_a_result_that_says_why(request_: ToolRequest, told: str) -> None:
     model = ScriptedModel([asks(request_), "Never mind."])

@@ -9,7 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
+
+from flowengine.journal.approvals import answer
+from flowengine.journal.stores import open_store
 
 Command = Callable[..., Any]
 
@@ -73,6 +77,25 @@ def test_a_form_that_could_be_read_in_two_ways_is_none(
     (waiting / "form.json").write_bytes(form)
     said = flowengine("approve", "r1", "--choice", "ship", "--form", "form.json")
     assert (said.code, told in said.err) == (2, True), said.err
+
+
+def test_a_run_that_another_process_takes_up_after_the_answer_goes_on_there(
+    flowengine: Command, waiting: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = open_store("sqlite:///.flowengine/runs.db")
+    taken: list[Any] = []
+
+    async def answered(*given: Any, **more: Any) -> Any:
+        said = await answer(*given, **more)
+        taken.append(other.open("r1"))
+        return said
+
+    monkeypatch.setattr("flowengine.cli.commands.approve.answer", answered)
+    said = flowengine("approve", "r1", "--choice", "ship", "--form", '{"ticket": "T-17"}')
+    assert (said.code, "that writes the run goes on with it" in said.err) == (0, True), said.err
+    assert any(getattr(each, "record", None) is not None and each.node == "sign_off" for each in taken[0].read())
+    anyio.run(taken[0].close)
+    other.close()
 
 
 def test_a_form_may_begin_with_a_mark_of_its_encoding(flowengine: Command, waiting: Path) -> None:

@@ -12,7 +12,7 @@ from flowengine import Agent, Flow, tool
 from flowengine.core.context import Context
 from flowengine.core.records import Answered, ApprovalRequested, ModelCall, ToolCall
 from flowengine.engine.events import NodeFinished, NodeRecorded
-from flowengine.errors import ApprovalError, DefinitionError, PermanentModelError, RunError
+from flowengine.errors import ApprovalError, DefinitionError, FlowChangedError, PermanentModelError, RunError
 from flowengine.journal.approvals import answer, open_questions
 from flowengine.journal.memory import MemoryStore
 from flowengine.models.messages import ToolRequest
@@ -368,6 +368,23 @@ async def test_a_node_that_is_a_call_waits_too_and_its_arguments_may_be_changed(
     run = await flow.approve("r", "pay:pay", "accept", store=store, form={"order": "B-2"})
     assert (run.outputs["pay"], DEEDS) == ("paid B-2", ["B-2"])
     assert [each.started for each in records(run, ToolCall)] == [True, False]
+
+
+async def test_a_call_whose_code_was_edited_since_it_was_asked_about_is_not_made_unasked():
+    def flow(function: Any) -> Flow:
+        marked = tool(approve=True, effect="external", name="pay")(function)
+        return Flow("f", {"pay": ToolNode(marked, arguments={"order": lambda context: "A-1"}, fingerprint=lambda: "f")})
+
+    def pay_twice(order: str) -> str:
+        DEEDS.append(f"{order} twice")
+        return "paid twice"
+
+    store, edited = MemoryStore(), flow(pay_twice)
+    DEEDS.clear()
+    await flow(pay).run(store=store, run_id="r")
+    with pytest.raises(FlowChangedError, match="changed nodes: pay"):
+        await edited.approve("r", "pay:pay", "accept", store=store)
+    assert DEEDS == []
 
 
 async def test_a_node_whose_call_is_refused_fails_with_the_persons_word():

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import functools
+import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from typing import Annotated, Any, Literal
@@ -15,6 +16,7 @@ import anyio.lowlevel
 import pytest
 from pydantic import BaseModel, Field
 
+from flowengine.core.context import Context
 from flowengine.errors import DefinitionError
 from flowengine.tools.function_tool import tool, tool_of
 from flowengine.tools.tool import Tool, ToolResult
@@ -164,6 +166,15 @@ def undescribable(item: threading.Lock) -> None: ...  # type: ignore[valid-type]
 def called(item: Callable[[int], int]) -> None: ...
 
 
+def contextual(context: Context) -> None: ...
+def generated() -> Iterator[int]:
+    yield 1
+
+
+async def generated_async() -> AsyncIterator[int]:
+    yield 1
+
+
 @pytest.mark.parametrize(
     ("function", "message"),
     [
@@ -173,6 +184,9 @@ def called(item: Callable[[int], int]) -> None: ...
         (unreadable, "its type hints cannot be read: NameError"),
         (undescribable, "its parameters cannot be described"),
         (called, "its parameters cannot be described"),
+        (contextual, "its parameter 'context' is a Context, which no model can give"),
+        (generated, "tool 'generated' is a generator"),
+        (generated_async, "tool 'generated_async' is a generator"),
         (lambda: 1, "tool name '<lambda>' is not one that models can call"),
         (dict.get, "positional-only"),
     ],
@@ -253,9 +267,14 @@ async def fails_in_a_group() -> None:
         raise ValueError("inner")
 
 
+def gives_a_generator() -> Any:
+    return (each for each in [1])
+
+
 @pytest.mark.parametrize(
     ("function", "text"),
     [
+        (gives_a_generator, "tool 'gives_a_generator' failed: TypeError: it gave a generator, whose code runs only"),
         (fails, "tool 'fails' failed: ValueError: no such city: xxx"),
         (leaves, "tool 'leaves' failed: SystemExit: goodbye"),
         (leaves_async, "tool 'leaves_async' failed: SystemExit: 3"),
@@ -288,6 +307,38 @@ async def test_an_external_tool_that_timed_out_may_have_taken_effect() -> None:
 
     result = await tool_of(pay, effect="external", timeout=0.05).call({})
     assert result.text.endswith("whether it took effect is unknown")
+
+
+@pytest.mark.parametrize(
+    ("error", "acted"),
+    [(ConnectionResetError("by peer"), True), (ConnectionRefusedError("no"), False), (ValueError("no"), False)],
+)
+async def test_an_external_tool_whose_exchange_broke_off_may_have_taken_effect(error: Exception, acted: bool) -> None:
+    async def pay() -> None:
+        raise error
+
+    result = await tool_of(pay, effect="external").call({})
+    assert (result.may_have_acted, "whether it took effect is unknown" in result.text) == (acted, acted)
+    assert not (await tool_of(pay).call({})).may_have_acted
+
+
+async def test_what_comes_after_the_time_is_up_does_not_count() -> None:
+    async def late() -> str:
+        with anyio.CancelScope(shield=True):
+            await anyio.sleep(0.1)
+        return "late"
+
+    result = await tool_of(late, timeout=0.01).call({})
+    assert result.text == "tool 'late' did not answer within 0.01 s and was given up"
+
+
+async def test_an_error_shows_no_secret_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHOP_API_KEY", "sk-topsecret-123456")
+
+    def ask() -> None:
+        raise ValueError(f"401 for key {os.environ['SHOP_API_KEY']}")
+
+    assert (await tool_of(ask).call({})).text == "tool 'ask' failed: ValueError: 401 for key [hidden]"
 
 
 async def test_a_timeout_error_of_the_functions_own_is_told_as_such() -> None:

@@ -94,7 +94,7 @@ def command(
     if no_resume:
         complain(f"  to go on: {format_command('resume', run_id, running.store)}")
         return 0
-    return resume_run(run_id, running)
+    return resume_run(run_id, running, may_be_busy=True)  # Whoever took it up meanwhile has read the answer.
 
 
 def _find_last_asking(kept: JournalStore, running: RunningOptions) -> str:

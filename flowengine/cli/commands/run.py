@@ -165,8 +165,11 @@ def resume_command(
     return resume_run(reference, running, file, **chosen)
 
 
-def resume_run(reference: str, running: RunningOptions, file: str | None = None, **chosen: Any) -> int:
-    """Go on with a run, and give the exit code. `file`: of the flow; None: the run's own. `chosen`: `RunOptions`."""
+def resume_run(
+    reference: str, running: RunningOptions, file: str | None = None, *, may_be_busy: bool = False, **chosen: Any
+) -> int:
+    """Go on with a run, and give the exit code. `file`: of the flow; None: the run's own. `may_be_busy`: another
+    process may go on with it instead. `chosen`: `RunOptions`."""
     results = Results()
     run_id, past = _read_run(reference, running.store)
     finished = past[-1]
@@ -179,7 +182,7 @@ def resume_run(reference: str, running: RunningOptions, file: str | None = None,
     async def job(kept: JournalStore, live: Live) -> Run:
         return await local.resume(plan, run_id, kept, RunOptions(settings=running.settings, live=live, **chosen))
 
-    return Execution(run_id, plan, running, results, past).run(job)
+    return Execution(run_id, plan, running, results, past, may_be_busy).run(job)
 
 
 def _fork_run(
