@@ -31,7 +31,13 @@ def settings(tmp_path: Path) -> dict[str, Any]:
     """The test server, as a flow file would have it."""
     calls = tmp_path / "calls.txt"
     calls.write_text("")
-    return {"name": "test", "command": sys.executable, "args": [str(SERVER), "plain", str(calls)]}
+    return {
+        "name": "test",
+        "trust_hints": True,
+        "trust_hints": True,
+        "command": sys.executable,
+        "args": [str(SERVER), "plain", str(calls)],
+    }
 
 
 def is_running(pid: str) -> bool:

@@ -43,7 +43,13 @@ def server(starts: Path) -> Settings:
     """The test server, as a flow file would have it."""
 
     def settings(mode: str = "counted", **more: Any) -> dict[str, Any]:
-        return {"name": "test", "command": sys.executable, "args": [str(SERVER), mode, str(starts)], **more}
+        return {
+            "name": "test",
+            "trust_hints": True,
+            "command": sys.executable,
+            "args": [str(SERVER), mode, str(starts)],
+            **more,
+        }
 
     return settings
 

@@ -36,7 +36,7 @@ def calls(tmp_path: Path) -> Path:
 
 
 def node(calls: Path, name: str, *, known: dict[str, Any] | None = None, **settings: Any) -> ToolNode:
-    server = McpServer(name="test", command=sys.executable, args=[str(SERVER), "plain", str(calls)])
+    server = McpServer(name="test", command=sys.executable, args=[str(SERVER), "plain", str(calls)], trust_hints=True)
     arguments = {key: (lambda _, value=value: value) for key, value in (known or {}).items()}
     return ToolNode(ServerTool(server, name), arguments=arguments, known=known, **settings)
 

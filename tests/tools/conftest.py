@@ -31,7 +31,12 @@ def server(calls: Path) -> Callable[..., McpServer]:
     """Settings of the test server in one of its modes."""
 
     def settings(mode: str = "plain", **more: Any) -> McpServer:
-        given = {"name": "test", "command": sys.executable, "args": [str(SUPPORT / "mcp_server.py"), mode, str(calls)]}
+        given = {
+            "name": "test",
+            "trust_hints": True,
+            "command": sys.executable,
+            "args": [str(SUPPORT / "mcp_server.py"), mode, str(calls)],
+        }
         return McpServer(**{**given, **more})
 
     return settings

@@ -19,7 +19,9 @@ TOKEN = "Bearer topsecret-123"
 
 
 def settings(server: HttpServer, **more: Any) -> McpServer:
-    return McpServer(**{"name": "web", "url": server.url, "headers_env": {"Authorization": "WEB_TOKEN"}, **more})
+    return McpServer(
+        **{"name": "web", "trust_hints": True, "url": server.url, "headers_env": {"Authorization": "WEB_TOKEN"}, **more}
+    )
 
 
 async def test_calls_go_over_http_with_the_headers(http_server: HttpServer) -> None:

@@ -12,7 +12,7 @@ from mcp_types import ToolAnnotations
 from flowengine.tools.mcp.listed_tools import describe
 from flowengine.tools.mcp.server_settings import McpServer
 
-SERVER = McpServer(name="srv", command="x")
+SERVER = McpServer(name="srv", command="x", trust_hints=True)
 
 
 def listed(name: str, **more: object) -> ListedTool:
@@ -46,6 +46,12 @@ def test_a_description_of_any_length_is_cut_and_a_title_stands_in_for_it() -> No
     tools = describe(SERVER, [listed("a", description="x" * 100_000), listed("b", title="Bee"), listed("c")])
     assert len(tools[0].text) < 9_000
     assert [each.text for each in tools[1:]] == ["Bee", ""]
+
+
+def test_hints_of_a_server_that_nobody_trusts_count_for_nothing() -> None:
+    for hints in (ToolAnnotations(read_only_hint=True), ToolAnnotations(idempotent_hint=True), None):
+        (tool,) = describe(McpServer(name="srv", command="x"), [listed("a", annotations=hints)])
+        assert tool.effect == "external"
 
 
 def test_what_only_reads_has_no_effect_even_if_it_claims_to_destroy() -> None:

@@ -183,6 +183,8 @@ class McpServerSpec(Keys):
     """Of one call."""
     start_timeout: Maybe[Duration] = None
     """From the start of the server to its list of tools."""
+    trust_hints: bool = False
+    """Whether the server's word counts that a tool only reads, or may be called twice; else each call is a deed."""
 
     def server(self) -> McpServer:
         """The server as agents take it."""

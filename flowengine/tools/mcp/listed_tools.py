@@ -67,14 +67,14 @@ def describe(server: McpServer, listed: Sequence[ListedTool]) -> list[Descriptio
             names[tool.name],
             cut(tool.description or tool.title or "", _MAX_DESCRIPTION),
             tool.input_schema,
-            _read_effect(tool),
+            _read_effect(tool) if server.trust_hints else "external",
         )
         for tool in kept
     ]
 
 
 def _read_effect(tool: ListedTool) -> Effect:
-    """From the server's own hints; without one a call counts as a deed."""
+    """From the hints of a server that is trusted; without one a call counts as a deed."""
     hints = tool.annotations
     if hints is None:
         return "external"

@@ -46,6 +46,8 @@ class McpServer:
     """Seconds that one call may take, a restart of the server included."""
     start_timeout: float = 30.0
     """Seconds from the start to the list of tools."""
+    trust_hints: bool = False
+    """Whether its word counts for what its tools do: else each call counts as a deed, and is asked about as one."""
 
     def __post_init__(self) -> None:
         misfit = _find_misfit(self)
@@ -98,7 +100,7 @@ def _find_misfit(server: McpServer) -> str:
     for name, seconds in {"timeout": server.timeout, "start_timeout": server.start_timeout}.items():
         if isinstance(seconds, bool) or not isinstance(cast("Any", seconds), int | float):
             return f"`{name}` is a number of seconds"
-    return ""
+    return "" if isinstance(cast("Any", server.trust_hints), bool) else "`trust_hints` is true or false"
 
 
 def _are_texts(items: Sequence[Any]) -> bool:
