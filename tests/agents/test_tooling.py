@@ -34,7 +34,6 @@ def settings(tmp_path: Path) -> dict[str, Any]:
     return {
         "name": "test",
         "trust_hints": True,
-        "trust_hints": True,
         "command": sys.executable,
         "args": [str(SERVER), "plain", str(calls)],
     }

@@ -340,7 +340,12 @@ async def test_such_a_refusal_is_not_tried_again(server: Settings, starts: Path)
 
 
 async def test_an_external_tool_that_comes_later_is_refused_before_the_model_is_asked_again() -> None:
-    program = {"name": "test", "command": sys.executable, "args": [str(GROWING), "stdio", "external"]}
+    program = {
+        "name": "test",
+        "trust_hints": True,
+        "command": sys.executable,
+        "args": [str(GROWING), "stdio", "external"],
+    }
     model = ScriptedModel(lambda request: ToolRequest("1", "test_grow", "{}"), latency=0.05)
     run = await Flow("f", {"a": node(program, model, retry=RETRY)}).run()
     assert run.error is not None

@@ -33,7 +33,7 @@ class ToolNodeSpec(WorkKeys):
     """Argument → template; checked against the tool's schema before the call."""
     effect: Maybe[Effect] = None
     """What it does outside. Left out, the tool says it: a function by `@tool(effect=…)`, a server's tool by the
-    server's hints, without which it is `external`."""
+    hints of a server with `trust_hints`, else it is `external`."""
 
     @model_validator(mode="after")
     def _may_be_repeated(self) -> ToolNodeSpec:
