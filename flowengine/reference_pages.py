@@ -24,6 +24,7 @@ from flowengine.engine.events import EVENTS, TokenStreamed
 from flowengine.flow import Flow
 from flowengine.flowfile.analysis.flow_nodes import nodes_of
 from flowengine.flowfile.loader import load_flow
+from flowengine.flowfile.project.masking_table import MaskingRules
 from flowengine.flowfile.project.project import Project
 from flowengine.flowfile.project.webhook_tables import WebhookRule
 from flowengine.flowfile.schema.editor_schema import field_docs
@@ -81,6 +82,11 @@ TABLES: Final[Mapping[str, ProjectTable]] = {
     ),
     "files": ProjectTable(
         "`[files]`", "What files runs may take in ([Files and images](files.md)).", (FileRules,), ("root",)
+    ),
+    "masking": ProjectTable(
+        "`[masking]`",
+        "What is masked in exports, logs and spans, beside what is built in.",
+        (MaskingRules,),
     ),
     "notify": ProjectTable(
         "`[notify]`",

@@ -21,11 +21,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
 from io import StringIO, TextIOWrapper
-from typing import BinaryIO, Final, cast
+from typing import Any, BinaryIO, Final, cast
 
 import click
 
 from flowengine.cli.terminal import complain, discard_buffer
+from flowengine.masking import MORE_RECOGNIZERS
 from flowengine.version import __version__
 
 __all__ = ["COMMANDS", "main"]
@@ -137,7 +138,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     return code
 
 
+def _find_recognizers() -> Sequence[Any]:
+    """What the project of the working folder has masked, asked for where something leaves."""
+    from flowengine.flowfile.project.project import find_project
+
+    rules = find_project().masking
+    return () if rules is None else rules.make_recognizers()
+
+
 def _run(argv: Sequence[str]) -> int:
+    if _find_recognizers not in MORE_RECOGNIZERS:
+        MORE_RECOGNIZERS.append(_find_recognizers)
     try:
         code = cli.main(args=list(argv), prog_name="flowengine", standalone_mode=False)
     except click.Abort:

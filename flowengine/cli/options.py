@@ -6,7 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, fields
 from functools import wraps
 from math import isfinite
@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple, TypeVar, cast
 import click
 from pydantic_core import PydanticCustomError
 
+from flowengine.cli.terminal import complain
 from flowengine.core.context import EMPTY
 from flowengine.core.json_values import parse_json
 from flowengine.engine.ports import Durability, JournalStore
@@ -110,6 +111,38 @@ def open_journal(given: str | None, durability: Durability = "full") -> Generato
         yield opened
     finally:
         opened.close()
+
+
+def add_telemetry_options(function: Command) -> Command:
+    """`--otlp` and `--otlp-content`, as the argument `telemetry`."""
+
+    @wraps(function)
+    def command(*, otlp: str | None, otlp_content: bool, **others: Any) -> int:
+        if otlp_content and otlp is None:
+            raise click.UsageError("--otlp-content goes with --otlp URL")
+        return function(telemetry=TelemetryOptions(otlp, otlp_content), **others)
+
+    return _add_options(command, _TELEMETRY_OPTIONS)
+
+
+class TelemetryOptions(NamedTuple):
+    """Where the spans of runs go while the runs go on."""
+
+    endpoint: str | None = None
+    """A collector's address; None: nothing is sent."""
+    content: bool = False
+    """Whether prompts, answers and arguments go along, masked."""
+
+    def sending(self, store: JournalStore, tell: Callable[[str], None]) -> AbstractContextManager[JournalStore]:
+        """The store, whose runs are sent for as long as the block lasts. `tell`: hears of a collector that is lost."""
+        if self.endpoint is None:
+            return nullcontext(store)
+        from flowengine.telemetry.span_sender import sending_spans  # Few runs are sent.
+
+        return sending_spans(store, self.endpoint, tell, content=self.content)
+
+
+NOT_SENT: Final = TelemetryOptions()
 
 
 def format_store(given: str | None) -> str:
@@ -293,6 +326,14 @@ _RUN_OPTIONS: Final = (
 )
 
 
+_TELEMETRY_OPTIONS: Final = (
+    click.option("--otlp", metavar="URL", help="Send spans to this collector while runs go on."),
+    click.option(
+        "--otlp-content", is_flag=True, help="With --otlp: prompts and answers too; personal data and secrets masked."
+    ),
+)
+
+
 class Reporting(NamedTuple):
     """The parts of a run that the user wants to see."""
 
@@ -313,14 +354,18 @@ class RunningOptions:
     settings: Mapping[str, Any]
     reporting: Reporting
     durability: Durability
+    telemetry: TelemetryOptions = NOT_SENT
 
     @property
     def is_kept(self) -> bool:
         """Whether the run can be found after this process has ended."""
         return keeps(choose_store(self.store))
 
-    def open_store(self) -> AbstractContextManager[JournalStore]:
-        return open_journal(self.store, self.durability)
+    @contextmanager
+    def open_store(self) -> Generator[JournalStore]:
+        """The store of the run, open for as long as the block lasts."""
+        with open_journal(self.store, self.durability) as kept, self.telemetry.sending(kept, complain) as sent:
+            yield sent
 
 
 def add_running_options(function: Command) -> Command:
@@ -335,14 +380,15 @@ def add_running_options(function: Command) -> Command:
         as_json: bool,
         events: bool,
         quiet: bool,
+        telemetry: TelemetryOptions,
         **others: Any,
     ) -> int:
         if as_json and events:
             raise click.UsageError("--json and --events exclude each other")
-        running = RunningOptions(store, settings, Reporting(as_json, events, quiet), durability)
+        running = RunningOptions(store, settings, Reporting(as_json, events, quiet), durability, telemetry)
         return function(running=running, **others)
 
-    return _add_options(collect_settings(command), _RUN_OPTIONS)
+    return _add_options(collect_settings(add_telemetry_options(command)), _RUN_OPTIONS)
 
 
 def _add_options(function: Command, options: Sequence[Callable[[Command], Command]]) -> Command:

@@ -8,3 +8,13 @@ values that are cut in pieces or encoded twice, and secrets that have neither a 
 `password:` before them. To mask those, add a recognizer of your own, or Presidio
 (`flowengine.masking.masker`). A pattern is no proof: what must not leave should not be sent.
 """
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+__all__ = ["MORE_RECOGNIZERS"]
+
+MORE_RECOGNIZERS: Final[list[Callable[[], Sequence[Any]]]] = []
+"""What else gives recognizers to every masker that is made, such as the project of the working folder."""

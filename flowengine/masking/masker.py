@@ -19,7 +19,7 @@ from typing import Any, Final, cast
 
 from flowengine.core.user_code import find_entry_points, load_entry_point
 from flowengine.errors import DefinitionError, did_you_mean
-from flowengine.masking import patterns
+from flowengine.masking import MORE_RECOGNIZERS, patterns
 from flowengine.masking.folded_text import fold_text
 from flowengine.masking.patterns import (
     MAX_PRIVATE_KEY,
@@ -95,7 +95,10 @@ _made: Final[dict[str, Callable[[], Recognizer]]] = {}
 
 
 def register(name: str, make: Callable[[], Recognizer]) -> None:
-    """Make a recognizer known by name, for this process. A name that is taken is a `DefinitionError`."""
+    """Make a recognizer known by name, for this process: every masker that is made from then on has it.
+
+    A name that is taken is a `DefinitionError`.
+    """
     if name in BUILT_IN or name in _made:
         raise DefinitionError(f"there is a recognizer named '{name}' already")
     _made[name] = make
@@ -128,6 +131,14 @@ def _recognizers_of(name: str) -> tuple[Recognizer, ...]:
     return (load_entry_point(point, f"the recognizer '{name}'")(),)
 
 
+def usual_recognizers() -> tuple[Recognizer, ...]:
+    """What a masker looks for where nothing else is said."""
+    if not _made and not MORE_RECOGNIZERS:
+        return DEFAULT
+    more = (each for source in MORE_RECOGNIZERS for each in source())
+    return (*DEFAULT, *(make() for make in _made.values()), *more)
+
+
 _MAX_DEPTH: Final = 100
 _LETTERS: Final = str.maketrans("0123456789abcdef", "abcdefghijklmnop")
 """A token has no digits, so that none is taken for a number when a text is masked again."""
@@ -143,10 +154,11 @@ class Masker:
     'Write to <MAIL:mpjhklbn>!'
     """
 
-    def __init__(self, recognizers: Sequence[Recognizer] = DEFAULT, key: bytes | None = None) -> None:
-        """Of recognizers that find the same text, the earlier one names it. `key`: a secret; processes that share it
-        give the same tokens. None: a new one."""
-        self.recognizers = tuple(recognizers)
+    def __init__(self, recognizers: Sequence[Recognizer] | None = None, key: bytes | None = None) -> None:
+        """Of recognizers that find the same text, the earlier one names it; None: those that are built in, those that
+        this process has registered, and those of its project. `key`: a secret; processes that share it give the same
+        tokens. None: a new one."""
+        self.recognizers = usual_recognizers() if recognizers is None else tuple(recognizers)
         self.is_built_in = all(each in DEFAULT for each in self.recognizers)
         self._key = hashlib.sha256(secrets.token_bytes(16) if key is None else key).digest()
 

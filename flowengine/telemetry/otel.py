@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import TracerProvider
 
-__all__ = ["Delivery", "emit", "send"]
+__all__ = ["Delivery", "emit", "emit_spans", "measure", "send"]
 
 _NAME: Final = "flowengine"
 
@@ -25,8 +25,14 @@ def emit(spans: Sequence[Span], tracers: TracerProvider | None = None, meters: M
     None: the providers that the program has set. A span that never ended ends where its last child does. With the SDK's
     own tracers the ids are those of the run.
     """
+    emit_spans(spans, tracers)
+    measure(spans, meters)
+
+
+def emit_spans(spans: Sequence[Span], tracers: TracerProvider | None = None) -> None:
+    """Hand spans to OpenTelemetry. One whose parent is not among them belongs to it by its id."""
     try:
-        from opentelemetry import metrics, trace
+        from opentelemetry import trace
     except ImportError as error:
         raise DefinitionError(f"OpenTelemetry is not installed: {install_hint('otel')}") from error
     tracer: Any = trace.get_tracer(_NAME, __version__, tracers)
@@ -36,9 +42,8 @@ def emit(spans: Sequence[Span], tracers: TracerProvider | None = None, meters: M
     made: dict[int, Any] = {}
     for span in spans:
         ids.span = span
-        parent = made.get(id(span.parent)) if span.parent is not None else None
-        context = None if parent is None else trace.set_span_in_context(parent)
-        links = [trace.Link(made[id(span.link)].get_span_context())] if span.link is not None else None
+        context = None if span.parent is None else trace.set_span_in_context(_made_or_remote(span.parent, made))
+        links = None if span.link is None else [trace.Link(_made_or_remote(span.link, made).get_span_context())]
         kind = trace.SpanKind.CLIENT if span.is_call else trace.SpanKind.INTERNAL
         name, attributes = _whole(span.name), _whole(span.attributes)
         one = tracer.start_span(name, context, kind, attributes, links, _nanoseconds(span.start))
@@ -49,7 +54,16 @@ def emit(spans: Sequence[Span], tracers: TracerProvider | None = None, meters: M
         made[id(span)] = one
     for span in reversed(spans):  # Children end before their parents do.
         made[id(span)].end(_nanoseconds(_end(span, spans)))
-    _measure(spans, metrics.get_meter(_NAME, __version__, meters))
+
+
+def _made_or_remote(span: Span, made: Mapping[int, Any]) -> Any:
+    """OpenTelemetry's own span, or a stand-in for one that was sent before, or will be."""
+    from opentelemetry import trace
+
+    if id(span) in made:
+        return made[id(span)]
+    sampled = trace.TraceFlags(trace.TraceFlags.SAMPLED)
+    return trace.NonRecordingSpan(trace.SpanContext(int(span.trace_id, 16), int(span.id, 16), False, sampled))
 
 
 def _whole(value: Any) -> Any:
@@ -68,7 +82,11 @@ def _end(span: Span, spans: Sequence[Span]) -> float:
     return max([span.start, *inside])
 
 
-def _measure(spans: Sequence[Span], meter: Any) -> None:
+def measure(spans: Sequence[Span], meters: MeterProvider | None = None) -> None:
+    """Hand the metrics that follow from the spans of a run to OpenTelemetry."""
+    from opentelemetry import metrics
+
+    meter: Any = metrics.get_meter(_NAME, __version__, meters)
     tokens = meter.create_histogram(names.TOKEN_USAGE_METRIC, "{token}", "Tokens of a model call")
     duration = meter.create_histogram(names.DURATION_METRIC, "s", "Time that a model or tool call took")
     nodes = meter.create_histogram(names.NODE_DURATION_METRIC, "s", "Time that a node took")

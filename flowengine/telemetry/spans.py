@@ -48,7 +48,7 @@ from flowengine.masking.masker import Masker
 from flowengine.telemetry import conventions as names
 from flowengine.telemetry.conventions import ToolRequestPart, input_messages, output_messages, requests_of, take_request
 
-__all__ = ["Mark", "Span", "spans_of"]
+__all__ = ["Mark", "Span", "SpanFold", "spans_of"]
 
 _LONGEST: Final = 100_000
 """Characters of one attribute."""
@@ -91,13 +91,15 @@ class Span:
 
 def spans_of(events: Iterable[Event], *, content: bool = False, masker: Masker | None = None) -> list[Span]:
     """The spans, parents before children. `content`: what is said too, masked by `masker` (by default a new one)."""
-    fold = _Fold(content, masker or Masker())
+    fold = SpanFold(content, masker or Masker())
     for event in events:
         fold.take(event)
     return fold.spans
 
 
-class _Fold:
+class SpanFold:
+    """Takes the events of one run, in their order, and has its spans so far, parents before children."""
+
     def __init__(self, content: bool, masker: Masker) -> None:
         self.spans: list[Span] = []
         self._content = content

@@ -24,6 +24,7 @@ def test_a_registered_recognizer_is_found_by_its_name(monkeypatch: pytest.Monkey
     monkeypatch.setattr(registry, "_made", {})
     registry.register("employee", lambda: Pattern("EMPLOYEE", re.compile("E-[0-9]{5}")))
     assert Masker(registry.recognizers(["employee"])).mask("社員E-00123です").startswith("社員<EMPLOYEE:")
+    assert Masker().mask("社員E-00123です").startswith("社員<EMPLOYEE:")
     assert "employee" in registry.list_recognizers()
     with pytest.raises(DefinitionError, match="named 'employee' already"):
         registry.register("employee", lambda: Pattern("X", re.compile("x")))

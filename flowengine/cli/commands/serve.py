@@ -17,6 +17,8 @@ from flowengine.cli.commands.worker import LogFormat, worker_log
 from flowengine.cli.options import (
     DURABILITIES,
     FiniteRange,
+    TelemetryOptions,
+    add_telemetry_options,
     choose_store,
     duration,
     format_store,
@@ -100,6 +102,7 @@ def _read_names(ctx: click.Context, param: click.Parameter, values: Sequence[str
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True,
               help="Lines on stderr: as text, or an object of JSON each.")  # fmt: skip
 @click.option("-q", "--quiet", is_flag=True, help="Print only errors on stderr.")
+@add_telemetry_options
 @store_option
 @click.option("--durability", type=click.Choice(DURABILITIES), default="full", show_default=True,
               help="What the record of runs survives, as for `run`.")  # fmt: skip
@@ -122,6 +125,7 @@ def command(
     quiet: bool,
     store: str | None,
     durability: Durability,
+    telemetry: TelemetryOptions,
 ) -> int:
     """Serve the flows in FLOW files or below FOLDERs over HTTP: POST /flows/NAME takes inputs and gives outputs.
 
@@ -141,7 +145,11 @@ def command(
     project = find_project(flows[0])
     links = [] if project.notify is None else [project.notify.host]  # By this name people come with links.
     known = (*LOOPBACK, *([] if is_here else [host, socket.gethostname().lower()]), *map(str.lower, (*names, *links)))
-    with worker_log(log_format, quiet=quiet, logger=_LOG), open_journal(store, durability) as kept:
+    with (
+        worker_log(log_format, quiet=quiet, logger=_LOG),
+        open_journal(store, durability) as kept,
+        telemetry.sending(kept, _LOG.warning),
+    ):
         with results.alone():
             app = make_serving_app(
                 kept,

@@ -16,7 +16,14 @@ import anyio
 import click
 
 from flowengine.cli.ending import exit_code
-from flowengine.cli.options import duration, needing_extra, open_journal, store_option
+from flowengine.cli.options import (
+    TelemetryOptions,
+    add_telemetry_options,
+    duration,
+    needing_extra,
+    open_journal,
+    store_option,
+)
 from flowengine.cli.terminal import escape_controls
 from flowengine.errors import FlowEngineError
 from flowengine.flowfile.project.project import find_project
@@ -111,6 +118,7 @@ def _format_time(record: logging.LogRecord) -> str:
     help="Lines on stderr: as text, or an object of JSON each.",
 )  # fmt: skip
 @click.option("-q", "--quiet", is_flag=True, help="Print only errors on stderr.")
+@add_telemetry_options
 @store_option
 def command(log_format: LogFormat, quiet: bool, **options: Any) -> int:
     """Execute the runs of a queue. At SIGTERM or Ctrl-C nothing new begins; runs that do not end within the
@@ -139,9 +147,11 @@ def _work(
     health_port: int | None,
     health_host: str,
     store: str | None,
+    telemetry: TelemetryOptions,
 ) -> int:
     with ExitStack() as stack:
         kept = stack.enter_context(open_journal(store))
+        stack.enter_context(telemetry.sending(kept, lambda text: log_notice(WorkerNotice(text, "telemetry"))))
         from flowengine.runners.queue.run_queue import queue_store  # Needs its extra.
         from flowengine.runners.queue.worker import Pace, work
 

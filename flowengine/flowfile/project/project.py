@@ -40,8 +40,10 @@ from flowengine.models.dotenv import is_planted
 from flowengine.models.pricing import Price
 from flowengine.models.vendors import ProviderSettings
 
-if TYPE_CHECKING:  # Read where a project file has the table.
+if TYPE_CHECKING:
+    # Read where a project file has the table.
     from flowengine.core.schedule import Schedule
+    from flowengine.flowfile.project.masking_table import MaskingRules
     from flowengine.flowfile.project.webhook_tables import WebhookRule
     from flowengine.notify.channels import NotifySettings
 
@@ -103,6 +105,8 @@ class Project:
     """Settings of memory."""
     files: FileRules = field(default_factory=FileRules)
     """What files runs may take in."""
+    masking: MaskingRules | None = None
+    """What is masked in what leaves, beside what is built in."""
     schedules: Sequence[Schedule] = ()
     """Flows that run by the clock."""
     notify: NotifySettings | None = None
@@ -345,6 +349,7 @@ _EXPECTED: Final = {
     "models": "a table",
     "memory": "a table",
     "files": "a table",
+    "masking": "a table",
     "notify": "a table",
     "schedules": _TABLES,
 }
@@ -416,6 +421,10 @@ def _read_tables(sound: dict[str, Any], root: Path, tell: TellProblem, place_of:
         sound["default_provider"] = read_default_provider(sound.get("default_provider"), tell)
         sound["providers"] = read_providers(sound.get("providers", {}), tell)
         sound["prices"] = read_prices(sound.get("prices", {}), tell)
+    if "masking" in sound:
+        from flowengine.flowfile.project.masking_table import read_masking
+
+        sound["masking"] = read_masking(sound["masking"], tell)
     if "files" in sound:
         from flowengine.flowfile.project.file_table import read_file_rules
 
