@@ -30,6 +30,7 @@ from functools import cached_property, partial
 from pathlib import PurePath
 from types import (
     BuiltinFunctionType,
+    CodeType,
     FunctionType,
     GetSetDescriptorType,
     MappingProxyType,
@@ -75,7 +76,7 @@ def read_code(values: Iterable[Any]) -> CodeReading:
 
 # --- Values that change while the program runs
 
-_REMEMBERED: Final = 512
+_REMEMBERED: Final = 4_096
 _MOST_HELD: Final = 1_000
 """Entries of a value that is held so that a change of it is seen; a larger one is read as it is."""
 
@@ -104,6 +105,7 @@ def _first_parts(value: Any, parts: Sequence[str | _Lead]) -> tuple[Sequence[str
     """What a value consisted of when it was first seen, and whether it has changed since."""
     known = _SEEN.get(id(value))
     if known is not None and known.find() is value:
+        _SEEN.move_to_end(id(value))
         return known.parts, _without_leads(known.parts) != _without_leads(parts)
     try:
         find: Callable[[], Any] = ref(value)
@@ -146,6 +148,7 @@ _NOT_MEANT: Final = frozenset(
     {
         *("__dict__", "__weakref__", "__module__", "__qualname__", "__abstractmethods__", "_abc_impl"),
         *("__firstlineno__", "__static_attributes__", "__signature__", "__subclasshook__", "__slotnames__"),
+        "__annotations__",  # They are resolved as they are used; what is made of them is read where it is kept.
         "_value2member_map_",  # Combinations of flags come into it as they are used.
     }
 )
@@ -318,6 +321,8 @@ class _Reader:
             self._tell_gap(where, "it is too large to be compared")
         elif kind in _ATOMS:
             parts.append(_atom(value))
+        elif kind is CodeType:
+            parts.append(body_of(value))
         elif _is_code(value):
             parts.append(_Lead(where, value))
         elif id(value) in inside:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
-from flowengine.core.records import MapStopped, ToolCall
+from flowengine.core.records import MapStopped, Reused, ToolCall
 from flowengine.core.values import freeze
 from flowengine.engine.events import Event, NodeFailed, NodeFinished, NodeRecorded, RunStarted, patches_in, start_of
 from flowengine.engine.graph import Graph
@@ -50,12 +50,10 @@ def refuse_repeated_deeds(
     """
     nodes = plan.all_nodes
     finished = {event.node for event in events if isinstance(event, NodeFinished)}
-    deeds = {
-        event.node
-        for event in events
-        if isinstance(event, NodeRecorded) and type(event.record) is ToolCall and event.record.effect == "external"
-    }
-    asked = {each for each in finished if (node := nodes.get(file_path(each))) is not None and node.kind == "approval"}
+    deeds = {event.node for event in events if isinstance(event, NodeRecorded) and _has_deed(event.record)}
+    known = {each: node for each in finished if (node := nodes.get(file_path(each))) is not None}
+    deeds |= {each for each, node in known.items() if node.effect == "external"}
+    asked = {each for each, node in known.items() if node.kind == "approval"}
     behind = sorted(each for each in deeds | asked if _is_behind(plan, nodes, maps, each))
     refused = [each for each in behind if each not in allowed]
     if refused:
@@ -66,6 +64,13 @@ def refuse_repeated_deeds(
             f"allow it with {options}, or begin a new run with --reuse"
         )
     return behind
+
+
+def _has_deed(record: Any) -> bool:
+    """Tells whether something external was done: by the node itself, or where its result was taken from."""
+    if type(record) is Reused:
+        return any(map(_has_deed, record.calls))
+    return type(record) is ToolCall and record.effect == "external"
 
 
 def _has_failed(graph: Graph, events: Sequence[Event], prefix: str) -> bool:

@@ -12,7 +12,7 @@ from flowengine.core.context import Context, NodeResult
 from flowengine.core.records import Reused, ToolCall
 from flowengine.engine.events import Event
 from flowengine.engine.merging import StateKey
-from flowengine.errors import EffectPendingError, InputError
+from flowengine.errors import EffectPendingError, InputError, RunError
 from flowengine.flow import Flow
 from flowengine.journal.memory import MemoryStore
 from flowengine.models.messages import ToolRequest
@@ -264,3 +264,28 @@ async def test_a_fork_of_a_run_that_re_used_another_one_begins_at_its_node():
     ran.clear()
     await flow(ran).fork(again.id, "b", store=store)
     assert ran == ["b", "c"]
+
+
+async def test_failed_items_of_a_fork_are_not_repeated_past_a_deed_that_it_shares():
+    broken = {1}
+
+    async def work(context: Context) -> int:
+        if context.variables["item"] in broken:
+            raise ValueError("not yet")
+        return context.variables["item"]
+
+    async def send(context: Context) -> str:
+        sent.append("mail")
+        return "sent"
+
+    sent: list[str] = []
+    items = MapNode({"w": FunctionNode(work)}, over=lambda context: [0, 1], on_item_error="collect")
+    mail = FunctionNode(send, effect="external", needs=["each"])
+    flow = Flow("items", {"each": items, "mail": mail, "t": FunctionNode(lambda context: 1)})
+    store = MemoryStore()
+    await flow.run(store=store, run_id="r")
+    new = await flow.fork("r", "t", store=store)
+    broken.clear()
+    with pytest.raises(RunError, match="'mail' would act"):
+        await flow.resume(new.id, store=store, repeat_failed_items=True)
+    assert sent == ["mail"]
