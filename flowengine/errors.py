@@ -404,6 +404,8 @@ class ModelError(RunError):
     """The answer that came all the same (a refusal): it is no answer to what was asked, and it is on the bill."""
     status: int | None = None
     """The HTTP status that the vendor's server answered with; None where no answer came."""
+    unanswered: int = 0
+    """Attempts that were sent and neither answered nor refused: the vendor may bill them."""
 
 
 class TransientModelError(ModelError):
@@ -414,6 +416,8 @@ class TransientModelError(ModelError):
         self.retry_after = retry_after
         self.is_rate_limit = is_rate_limit
         """Whether the vendor had too many requests (429): others who ask it had better wait, too."""
+        self.is_timeout = False
+        """Whether it came too late, or not at all: another one is likely to."""
 
 
 class PermanentModelError(ModelError):
@@ -425,6 +429,8 @@ class LimitError(RunError):
 
     reply: Any = None
     """What the models of a call took before the limit refused to ask another one, as of a `ModelError`."""
+    unanswered: int = 0
+    """As of a `ModelError`."""
 
     def __init__(
         self,

@@ -78,7 +78,7 @@ class Agent:
         model: ModelChoice = None,
         temperature: float | None = _TEMPERATURE,
         max_tokens: int | None = None,
-        timeout: float = 120.0,
+        timeout: float | None = None,
         system_message: str | None = None,
         max_retries: int = 3,
         output_model: OutputModel | None = None,

@@ -69,7 +69,7 @@ class RoutingAgent(SubjectAgent):
         temperature: float | None = _TEMPERATURE,
         max_tokens: int | None = None,
         max_retries: int = 3,
-        timeout: float = 120.0,
+        timeout: float | None = None,
         fallbacks: Sequence[str | Model] = (),
         locale: str = "en",
         prompt_cache: PromptCaching | None = None,

@@ -113,7 +113,7 @@ class CallSettings:
     """Models asked in turn when the one before fails for good."""
     temperature: float | None = None
     max_tokens: int | None = None
-    timeout: float = 120.0
+    timeout: float | None = None
     """Seconds a call may take."""
     max_retries: int = 3
     """Of a call that failed and may work when tried again, and of an answer that does not fit its shape."""
@@ -137,7 +137,7 @@ class CallSettings:
             raise DefinitionError(f"temperature must be between 0 and 2, not {self.temperature!r}")
         if self.max_tokens is not None:
             check_count("max_tokens", self.max_tokens, 1)
-        if not (is_number(self.timeout) and 0 < self.timeout <= float_info.max):
+        if self.timeout is not None and not (is_number(self.timeout) and 0 < self.timeout <= float_info.max):
             raise DefinitionError(f"timeout must be a number of seconds above 0, not {self.timeout!r}")
         if self.prompt_cache not in (None, *get_args(PromptCaching)):
             raise DefinitionError(f"prompt_cache is auto or off, not {self.prompt_cache!r}")

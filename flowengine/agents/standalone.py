@@ -25,7 +25,8 @@ from flowengine.core.threads import Post, post_to_this_loop, short_lived
 from flowengine.core.user_code import USER_CODE
 from flowengine.errors import LimitError, ModelError, NotJournalableError, RunError, UnknownEffectError
 from flowengine.models.call_timeline import CALL_STEPS, TimedStep, tell_steps
-from flowengine.models.model import Model, Reply, Request, plain_request, read_cost
+from flowengine.models.model import Model, Reply, Request, Unanswered, plain_request, read_cost
+from flowengine.models.worst_case import most_of, worst_cases
 from flowengine.tools.tool import Tool, ToolResult, failed_result
 
 __all__ = [
@@ -144,7 +145,7 @@ class DirectGateway:
             with USER_CODE:  # A model may be an object of an author's.
                 reply = _add_model_name(await model.complete(request), model)
         except (ModelError, LimitError) as error:
-            if isinstance(error, LimitError) and error.reply is None:
+            if isinstance(error, LimitError) and error.reply is None and not error.unanswered:
                 raise  # It was not made.
             record = _failed_call(model, request, error, start, purpose=purpose, key=key, occurrence=occurrence)
             await self._listener(record._replace(timeline=tell_steps(steps)))
@@ -152,10 +153,17 @@ class DirectGateway:
         finally:
             CALL_STEPS.reset(token)
         record = model_call(model, request, reply, purpose=purpose, key=key, occurrence=occurrence)
-        await self._listener(record._replace(timeline=tell_steps(steps)) if steps else record)
+        await self._note_answer(record._replace(timeline=tell_steps(steps)) if steps else record)
         if is_being_cancelled():
             await anyio.lowlevel.checkpoint()  # The answer came all the same; nothing follows from it.
         return reply
+
+    async def _note_answer(self, record: ModelCall) -> None:
+        """Tell of an answer, which is paid for: without what the vendor wants back, where that cannot be written."""
+        try:
+            await self._listener(record)
+        except NotJournalableError:
+            await self._listener(record._replace(vendor_parts=()))
 
     @asynccontextmanager
     async def stream(
@@ -175,7 +183,7 @@ class DirectGateway:
                 async for piece in source:
                     if isinstance(piece, Reply):
                         record = model_call(model, request, piece, purpose=purpose, key=key, occurrence=occurrence)
-                        await self._listener(record)
+                        await self._note_answer(record)
                     yield piece
             except ModelError as error:
                 await note(error)
@@ -260,7 +268,7 @@ def _failed_call(
     model: Model, request: Request, error: ModelError | LimitError, start: float, **call: Any
 ) -> ModelCall:
     """The record of a call that failed, with what it took all the same."""
-    paid: Reply = error.reply or Reply("")
+    paid: Reply = error.reply or Reply("", unanswered=Unanswered(error.unanswered))
     failed = paid._replace(content="", tool_calls=(), finish_reason="", seconds=time.perf_counter() - start)
     return model_call(model, request, failed, error=str(error), **call)
 
@@ -276,6 +284,9 @@ def model_call(
     error: str | None = None,
 ) -> ModelCall:
     """The record of one call; `key` and `occurrence` are counted by the gateway."""
+    unanswered = reply.unanswered
+    if unanswered.calls and not unanswered.tokens:
+        unanswered = most_of(next(worst_cases(model, request)), unanswered.calls)
     return ModelCall(
         model=reply.model or model.name,
         provider=reply.provider or model.provider,
@@ -298,4 +309,7 @@ def model_call(
         vendor_parts=reply.vendor_parts,
         cache_write_tokens=reply.usage.cache_write_tokens,
         reasoning_tokens=reply.usage.reasoning_tokens,
+        unanswered=unanswered.calls,
+        may_be_billed_tokens=unanswered.tokens,
+        may_be_billed_usd=read_cost(unanswered.cost_usd),
     )

@@ -283,9 +283,9 @@ class Reservation:
         self._payer = ledger
         return self
 
-    def widen(self, *, tokens: int, cost_usd: float | None) -> None:
+    def widen(self, *, tokens: int, cost_usd: float | None, model_calls: int = 1) -> None:
         """Reserve so much in all for the call, of which it holds a part; `LimitError` where the rest does not fit."""
-        whole = _amount_of_call(tokens, cost_usd)
+        whole = _amount_of_call(tokens, cost_usd)._replace(calls=model_calls)
         more = _Amount(*(max(0, wanted - held) for wanted, held in zip(whole, self._asked, strict=True)))
         if self._is_open and more != _NOTHING:
             self._ledger._widen(more)  # pyright: ignore[reportPrivateUsage]

@@ -97,6 +97,12 @@ class ModelCall(NamedTuple):
     timeline: Sequence[Mapping[str, Any]] = ()
     """What came before the answer: `what` (`loading`, `queued`, `attempt`, `backoff` or `rate_limit`, see
     `flowengine.models.call_timeline`), `ago` (seconds from its beginning to the call's end), `seconds`, `error`."""
+    unanswered: int = 0
+    """Of `attempts`, those that were sent and neither answered nor refused: the vendor may bill them."""
+    may_be_billed_tokens: int = 0
+    """At most so many, for those."""
+    may_be_billed_usd: float | None = 0.0
+    """At most so much, for those; None where the price is unknown."""
 
 
 @dataclass(slots=True)
@@ -112,6 +118,8 @@ class UsageTotals:
     """Calls that did not fail; a failed one costs nothing that is known."""
     known_tokens: int = 0
     known_cost: float = 0.0
+    may_be_billed_usd: float = 0.0
+    """For attempts that were not answered, beside the known cost."""
 
     def add(self, call: ModelCall) -> None:
         self.calls += 1
@@ -122,6 +130,7 @@ class UsageTotals:
         if call.cost_usd is not None:
             self.priced += 1
             self.known_cost += call.cost_usd
+        self.may_be_billed_usd += call.may_be_billed_usd or 0.0
 
     def join(self, other: UsageTotals) -> None:
         """Add what another one counted."""
@@ -131,11 +140,17 @@ class UsageTotals:
         self.answered += other.answered
         self.known_tokens += other.known_tokens
         self.known_cost += other.known_cost
+        self.may_be_billed_usd += other.may_be_billed_usd
 
     @property
     def tokens(self) -> int | None:
         """Prompts and completions together; None where calls were made and none was counted."""
         return None if self.answered and not self.counted else self.known_tokens
+
+    @property
+    def most_usd(self) -> float:
+        """The known cost, with what may be billed."""
+        return self.known_cost + self.may_be_billed_usd
 
     @property
     def cost_usd(self) -> float | None:
@@ -500,13 +515,16 @@ def _to_sortable(value: Any) -> Any:
 
 
 def usage_of(call: ModelCall) -> Spending:
-    """Returns a call's usage for the ledger; unknown values count as zero.
+    """Returns a call's usage for the ledger, with what may be billed; unknown values count as zero.
 
     >>> usage_of(ModelCall("m", "p", "generation", (), "", prompt_tokens=3, completion_tokens=4))
     Spending(model_calls=1, tokens=7, cost_usd=0.0, unpriced_calls=1)
     """
-    tokens = (call.prompt_tokens or 0) + (call.completion_tokens or 0)
-    return Spending(1, tokens, call.cost_usd or 0.0, int(call.cost_usd is None and call.error is None))
+    tokens = (call.prompt_tokens or 0) + (call.completion_tokens or 0) + call.may_be_billed_tokens
+    is_paid = call.error is None or call.prompt_tokens is not None
+    unpriced = int(call.cost_usd is None and call.error is None) + call.unanswered * (call.may_be_billed_usd is None)
+    cost = (call.cost_usd or 0.0) + (call.may_be_billed_usd or 0.0)
+    return Spending(max(1, call.unanswered + is_paid), tokens, cost, unpriced)
 
 
 class AwaitsPerson(Exception):  # noqa: N818 - not an error: the node goes on once the question is answered

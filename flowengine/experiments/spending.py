@@ -89,6 +89,10 @@ class SpendingRow:
     tokens_out: int = 0
     cost_usd: float = 0.0
     """Of those with a known price."""
+    unanswered: int = 0
+    """Attempts that were sent and neither answered nor refused."""
+    may_be_billed_usd: float = 0.0
+    """At most so much for those, beside `cost_usd`."""
 
     def add(self, run_id: str, call: ModelCall) -> None:
         """Count one call."""
@@ -103,6 +107,8 @@ class SpendingRow:
         elif call.error is None:
             self.unpriced += 1
         self.failed += call.error is not None
+        self.unanswered += call.unanswered
+        self.may_be_billed_usd += call.may_be_billed_usd or 0.0
 
 
 def parse_dimensions(text: str) -> Sequence[str]:

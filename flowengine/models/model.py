@@ -27,6 +27,7 @@ __all__ = [
     "Reply",
     "Request",
     "TokenUsage",
+    "Unanswered",
     "as_json",
     "estimate_tokens",
     "missing_members",
@@ -40,6 +41,13 @@ __all__ = [
     "to_plain",
 ]
 
+
+_FIRST_WORD: Final = 600.0
+"""Seconds in which an answer begins, and for which a stream may be silent: as the vendors' own clients have it."""
+_LONGEST_ANSWER: Final = 128_000
+"""Tokens of the longest answers that models are known to give."""
+_SLOWEST: Final = 50.0
+"""Tokens a second of a slow model."""
 
 _LONGEST_KEY: Final = 64
 """Characters that OpenAI takes."""
@@ -80,8 +88,8 @@ class Request:
     """None leaves it to the vendor."""
     max_tokens: int | None = None
     """Of the answer; None leaves it to the vendor."""
-    timeout: float = 120.0
-    """Seconds a call may take; each retry has its own."""
+    timeout: float | None = None
+    """Seconds a call may take in all, each retry anew; None: as long as its longest answer may take."""
     tools: tuple[Mapping[str, Any], ...] = ()
     """OpenAI function schemas."""
     response_schema: Mapping[str, Any] | None = None
@@ -94,6 +102,17 @@ class Request:
     """None: nothing is marked for the vendor's cache. No part of the key: the answer is the same."""
     _key: str = field(default="", init=False, repr=False, compare=False)
     _plain_messages: Sequence[Mapping[str, Any]] = field(default=(), init=False, repr=False, compare=False)
+
+    def seconds(self, longest_answer: int | None = None) -> float:
+        """Seconds that a call may take in all. `longest_answer`: tokens that the model writes at most, if known.
+
+        >>> Request("m", (), timeout=5).seconds(), Request("m", (), max_tokens=1000).seconds()
+        (5, 620.0)
+        """
+        if self.timeout is not None:
+            return self.timeout
+        bounds = (self.max_tokens, longest_answer, _LONGEST_ANSWER)
+        return _FIRST_WORD + next(each for each in bounds if each is not None) / _SLOWEST
 
     def key(self) -> str:
         """Hash of everything that shapes the answer: equal questions have equal keys.
@@ -209,6 +228,15 @@ def read_finish_reason(told: Any, names: Mapping[str, str], *, has_calls: bool) 
     return "tool_calls" if found == "stop" and has_calls else found
 
 
+class Unanswered(NamedTuple):
+    """Attempts that were sent and neither answered nor refused: the vendor may bill them, at most so much."""
+
+    calls: int = 0
+    tokens: int = 0
+    cost_usd: float | None = 0.0
+    """None where the price is unknown."""
+
+
 class Reply(NamedTuple):
     """A model's answer."""
 
@@ -229,6 +257,8 @@ class Reply(NamedTuple):
     """Of a model for embeddings: a vector for each message, as `llm.vectors` writes it."""
     vendor_parts: tuple[Mapping[str, Any], ...] = ()
     """What the vendor wants back unchanged where the chat goes on (`Message.vendor_parts`)."""
+    unanswered: Unanswered = Unanswered()
+    """Of the attempts before it."""
 
 
 class Model(Protocol):

@@ -100,10 +100,10 @@ def _wrap(
     limits: RateLimits | None,
     limiters: Limiters,
 ) -> Model:
-    """The model with the vendor's limits and retries. All who ask a vendor at an address with a key have one brake."""
+    """The model with the vendor's limits and retries. All who ask a model at an address with a key have one brake."""
     if limits is not None:
         made = RateLimitedModel(made, limiters(vendor.name, limits))
-    brake = brake_for(vendor.name, str(settings.get("api_base")), str(settings.get("api_key")))
+    brake = brake_for(vendor.name, str(settings.get("api_base")), str(settings.get("api_key")), made.name)
     return RetryingModel(made, max_retries, brake=brake) if max_retries else made
 
 

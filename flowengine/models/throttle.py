@@ -1,12 +1,14 @@
-"""Makes the callers of a vendor that answers 429 wait together, while one of them tries first.
+"""Makes the callers of a model that its vendor refuses (429, overload, an outage) wait together, and lets them go by
+degrees.
 
     open       every call goes out at once
-    unsure     from the first 429 on: calls queue up, the first of them waits until the time has come and is made
-               alone. If it is answered, the brake is open again, and the others follow, spread out; if it is refused,
-               the next wait is twice as long and the next caller's turn has come.
+    unsure     from the first refusal on: calls queue up, and the first of them waits until the time has come and is
+               made alone. With each answer one more may be under way at once; with each refusal half as many, after a
+               wait that is twice as long each time. The brake is open again once very many are under way.
 
-A caller that waits here spends none of its retries. No wait is longer than `longest`: after that a call goes out
-whatever the others do. It holds for all threads and event loops of a process; it knows no vendor and no request.
+A caller that waits here spends none of its retries, and for some time its refusals cost it none (`patience`). No wait
+is longer than `longest`: after that a call goes out whatever the others do. One that fails with a status of 5xx is an
+outage if others fail too. It holds for all threads and event loops of a process; it knows no vendor and no request.
 """
 
 from __future__ import annotations
@@ -15,7 +17,8 @@ import random
 import threading
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
+from math import inf
 from time import monotonic
 from typing import Final, TypeVar
 
@@ -90,45 +93,97 @@ class CallSlots:
 T = TypeVar("T")
 
 LONGEST: Final = 300.0
-"""Seconds."""
+"""Seconds that a caller waits for its turn, and in which refusals cost it no retry."""
+OUTAGE: Final = 60.0
+"""The same where a vendor fails for several callers."""
 _LONGEST_STEP: Final = 60.0
 """Seconds between two tries, unless the vendor asks for more."""
 _MOST_DOUBLINGS: Final = 30
+_WIDE: Final = 64.0
+"""Calls at once from which on nobody is counted any more."""
+_OVERLOADED: Final = 529
+"""Anthropic's status for a vendor that is too busy, whoever asks."""
 
 
 class VendorThrottle:
-    """Holds back the calls to one vendor while it refuses them.
+    """Holds back the calls to one model of a vendor while it refuses them.
 
     `first_wait`: seconds after the first refusal that names no time of its own.
     """
 
-    def __init__(self, *, first_wait: float = 1.0, longest: float = LONGEST) -> None:
+    def __init__(self, *, first_wait: float = 1.0, longest: float = LONGEST, outage: float = OUTAGE) -> None:
         self._first_wait = first_wait
         self._longest = longest
+        self._outage = outage
         self._lock = threading.Lock()
-        self._turn = CallSlots(1)
         self._refusals = 0
         """In a row; those of calls that were under way together count as one."""
         self._closed_at = 0.0
         self._until = 0.0
+        self._room = inf
+        """Calls that may be under way at once."""
+        self._out = 0
+        """Those that are."""
+        self._waiting: deque[_Waiter] = deque()
+        self._failing: set[object] = set()
+        """Callers whose latest calls failed at the server, since it answered anybody."""
 
     @property
     def is_open(self) -> bool:
         return not self._refusals
 
-    async def through(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        """Makes the attempt when its turn comes."""
-        if self.is_open:
-            return await self._make_attempt(attempt)
-        async with AsyncExitStack() as turn:
+    def patience(self, error: TransientModelError) -> float:
+        """Seconds from a caller's first failure on, for which a failure like this one costs it no retry."""
+        if error.is_rate_limit:
+            return self._longest
+        return self._outage if self._is_outage(error) else 0.0
+
+    async def through(self, attempt: Callable[[], Awaitable[T]], caller: object = None) -> T:
+        """Makes the attempt when its turn comes. `caller`: the same for all attempts of one call."""
+        if self._room == inf:
+            return await self._make_attempt(attempt, caller)
+        has_place = False
+        try:
             with spent_on("rate_limit"), anyio.move_on_after(self._longest):
-                await turn.enter_async_context(self._turn.take())
+                has_place = await self._take_place()
                 await self._time_has_come()
-            if not self.is_open:
-                return await self._make_attempt(attempt)
-        with spent_on("rate_limit"):
-            await anyio.sleep(random.uniform(0, self._first_wait))
-        return await self._make_attempt(attempt)
+            return await self._make_attempt(attempt, caller)
+        finally:
+            if has_place:
+                self._give_back()
+
+    async def _take_place(self) -> bool:
+        with self._lock:
+            if self._out + 1 <= self._room and not self._waiting:
+                self._out += 1
+                return True
+            waiter = _Waiter()
+            self._waiting.append(waiter)
+        try:
+            await waiter.ready.wait()
+        except BaseException:
+            with self._lock:
+                if waiter in self._waiting:
+                    self._waiting.remove(waiter)
+                    raise
+            self._give_back()
+            raise
+        return True
+
+    def _give_back(self) -> None:
+        with self._lock:
+            self._out -= 1
+            self._let_in()
+
+    def _let_in(self) -> None:
+        """Give the free places to those who have waited longest."""
+        while self._waiting and self._out + 1 <= self._room:
+            waiter = self._waiting.popleft()
+            try:
+                waiter.post(waiter.ready.set)
+            except RuntimeError:  # its event loop has ended, and the waiter with it
+                continue
+            self._out += 1
 
     async def _time_has_come(self) -> None:
         left = self._until - monotonic()
@@ -136,15 +191,12 @@ class VendorThrottle:
             await anyio.sleep(left)
             await self._time_has_come()  # A refusal that came in between may have put it off.
 
-    async def _make_attempt(self, attempt: Callable[[], Awaitable[T]]) -> T:
+    async def _make_attempt(self, attempt: Callable[[], Awaitable[T]], caller: object) -> T:
         begun = monotonic()
         try:
             given = await attempt()
         except TransientModelError as error:
-            if error.is_rate_limit:
-                self._close(begun, error.retry_after)
-            else:
-                self._open(begun)
+            self._note_failure(error, begun, caller)
             raise
         except ModelError:
             self._open(begun)
@@ -152,12 +204,31 @@ class VendorThrottle:
         self._open(begun)
         return given
 
-    def _open(self, begun: float) -> None:
-        """A call that began then got another answer than 429; what began before the brake closed says nothing."""
-        if self._refusals:
+    def _note_failure(self, error: TransientModelError, begun: float, caller: object) -> None:
+        if error.status is not None and error.status >= 500:
             with self._lock:
-                if begun >= self._closed_at:
-                    self._refusals = 0
+                self._failing.add(caller)
+        if error.is_rate_limit or self._is_outage(error):
+            self._close(begun, error.retry_after)
+        elif error.status is None or error.status < 500:
+            self._open(begun)
+
+    def _is_outage(self, error: TransientModelError) -> bool:
+        """Tells whether the server fails for all: one request alone may be what it fails at."""
+        status = error.status or 0
+        return status == _OVERLOADED or (status >= 500 and len(self._failing) > 1)
+
+    def _open(self, begun: float) -> None:
+        """A call that began then got another answer than a refusal: one more may go at once than before. What began
+        before the brake closed says nothing."""
+        if self._room == inf and not self._failing:
+            return
+        with self._lock:
+            self._failing.clear()
+            if self._room != inf and begun >= self._closed_at:
+                self._refusals = 0
+                self._room = self._room + 1 if self._room < _WIDE else inf
+                self._let_in()
 
     def _close(self, begun: float, asked: float | None) -> None:
         """A call that began then was refused; `asked`: seconds that the vendor wants to be left alone."""
@@ -169,6 +240,7 @@ class VendorThrottle:
             if is_news:
                 self._refusals += 1
                 self._closed_at = now
+                self._room = 1.0 if self._room == inf else max(1.0, self._room // 2)
             doubled = self._first_wait * 2 ** min(self._refusals - 1, _MOST_DOUBLINGS)
             step = min(doubled, _LONGEST_STEP) * random.uniform(0.75, 1.25)
             if asked is not None:
@@ -183,7 +255,7 @@ _MOST: Final = 1000
 
 
 def brake_for(*account: Hashable) -> VendorThrottle:
-    """The one brake of this process for an account: a vendor, its address, and a key."""
+    """The one brake of this process for a model of an account: a vendor, its address, a key, and the model's name."""
     with _brakes_lock:
         if len(_brakes) >= _MOST:
             _brakes.clear()

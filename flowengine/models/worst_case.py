@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from flowengine.models.attachments import most_file_tokens
 from flowengine.models.definitions import ModelDefinition, definition_of, find_meaning, innermost_models, listed_as
 from flowengine.models.messages import as_dict
-from flowengine.models.model import Model, Request, to_plain
+from flowengine.models.model import Model, Request, Unanswered, to_plain
 from flowengine.models.open import default_model
 from flowengine.models.pricing import Price, context_window, listed_price, listed_vision, longest_answer
 from flowengine.models.tokens import count_tokens
@@ -27,6 +27,7 @@ __all__ = [
     "KnownModel",
     "ModelFacts",
     "WorstCase",
+    "most_of",
     "worst_cases",
 ]
 
@@ -49,6 +50,13 @@ class WorstCase(NamedTuple):
     """Models that may answer and whose price is unknown, as `provider/name`."""
     cap: int | None = None
     """The bound on the answer that was set here; None where the request had one."""
+
+
+def most_of(worst: WorstCase, calls: int) -> Unanswered:
+    """So many calls at their worst case, for which no answer came."""
+    if not calls:
+        return Unanswered()
+    return Unanswered(calls, worst.tokens * calls, None if worst.cost_usd is None else worst.cost_usd * calls)
 
 
 def worst_cases(model: Model, request: Request) -> Iterator[WorstCase]:

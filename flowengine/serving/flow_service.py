@@ -454,7 +454,7 @@ class FlowService:
 
 def _cost_of(events: Sequence[Event]) -> float:
     """What a run counts for: what is on record, and at their most the calls whose answers never came."""
-    return (RunRecord(events).usage.cost_usd or 0.0) + History(events).unrecorded_usd
+    return RunRecord(events).usage.most_usd + History(events).unrecorded_usd
 
 
 def _load_flows(given: Iterable[Flow | str | PathLike[str]], environ: Mapping[str, str]) -> Mapping[str, Flow]:

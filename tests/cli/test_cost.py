@@ -7,7 +7,11 @@ import json
 import sqlite3
 from pathlib import Path
 
+import pytest
+
 from tests.cli.conftest import Command
+from tests.support.model_answers import Hang
+from tests.support.model_server import ModelServer
 
 
 def test_the_cost_of_runs_is_summed_up(flowengine: Command) -> None:
@@ -23,6 +27,24 @@ def test_the_cost_of_runs_is_summed_up(flowengine: Command) -> None:
     assert [(row["node"], row["calls"]) for row in table] == [("one", "2"), ("two", "2")]
     data = json.loads(flowengine("cost", "--format", "json").out)
     assert data["all"]["calls"] == 4
+
+
+def test_what_may_be_billed_stands_apart(flowengine: Command, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "late.yaml").write_text(
+        "flowengine: v1\nname: late\n"
+        "agents: {writer: {model: openai/gpt-4o-mini, timeout: 300ms, max_tokens: 100}}\n"
+        "nodes: {ask: {agent: writer, prompt: hi}}\n"
+    )
+    with ModelServer([Hang(), "there"]) as server:
+        monkeypatch.setenv("OPENAI_API_KEY", "k")
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        assert flowengine("run", "late.yaml").code == 0
+    head, row = flowengine("cost", "--by", "flow").out.splitlines()
+    assert head.endswith("MAY BE BILLED")
+    assert row.split()[-1].startswith("$")
+    whole = json.loads(flowengine("cost", "--format", "json").out)["all"]
+    assert (whole["calls"], whole["unanswered_calls"]) == (1, 1)
+    assert whole["may_be_billed_usd"] > 100 * 0.6e-6
 
 
 def test_no_label_is_a_formula_in_a_table(flowengine: Command) -> None:

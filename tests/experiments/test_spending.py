@@ -5,11 +5,15 @@ from __future__ import annotations
 import pytest
 
 from flowengine import Agent, Flow
-from flowengine.errors import InputError, JournalError
+from flowengine.engine.restoring import History
+from flowengine.errors import InputError, JournalError, TransientModelError
 from flowengine.experiments.spending import parse_dimensions, spending_of
 from flowengine.journal.memory import MemoryStore
 from flowengine.models.model import Reply, Request, TokenUsage
+from flowengine.models.pricing import Price
 from flowengine.models.scripted import ScriptedModel
+from flowengine.models.wrappers.priced import PricedModel
+from flowengine.models.wrappers.retrying import RetryingModel
 from flowengine.nodes.agent import AgentNode
 from flowengine.nodes.map import MapNode
 
@@ -75,3 +79,23 @@ async def test_a_run_that_was_removed_meanwhile_is_left_out(store: MemoryStore) 
 def test_a_dimension_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(InputError):
         parse_dimensions(text)
+
+
+async def test_what_may_be_billed_is_apart_from_the_cost_and_counts_for_the_limits_of_what_goes_on() -> None:
+    def answer(request: Request) -> Reply | Exception:
+        late = TransientModelError("too late")
+        late.is_timeout, late.unanswered = True, 1
+        return late if len(scripted.requests) == 1 else Reply("x", usage=TokenUsage(100, 20))
+
+    scripted = ScriptedModel(answer)
+    model = RetryingModel(PricedModel(scripted, Price(10.0, 50.0)), first_wait=0.0)
+    kept = MemoryStore()
+    await Flow("late", {"ask": AgentNode(Agent("a", "Answer.", model=model, max_tokens=50))}).run(
+        store=kept, run_id="r"
+    )
+    ((row,), _) = spending_of(kept, kept.list(), ["flow"], refuse)
+    assert (row.calls, row.unanswered, row.cost_usd) == (1, 1, 0.002)
+    assert row.may_be_billed_usd > 50 * 50.0 / 1e6
+    spent = History(kept.events("r")).sum_spending()
+    assert spent.model_calls == 2
+    assert spent.cost_usd == pytest.approx(row.cost_usd + row.may_be_billed_usd)

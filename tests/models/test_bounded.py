@@ -207,6 +207,44 @@ async def test_what_refusals_took_is_reserved_for_besides_the_next_model(bounded
     assert (ledger.spent, ledger.reserved) == (Spending(1, 210, PRICE.of(150, 60)), Spending())
 
 
+def late() -> TransientModelError:
+    error = TransientModelError("too late")
+    error.is_timeout, error.unanswered = True, 1
+    return error
+
+
+@pytest.mark.parametrize("ask", [ask_at_once, ask_by_stream])
+@pytest.mark.parametrize("bounds", [Budget(), Budget(cost_usd=1.0)])
+async def test_what_was_not_answered_in_time_is_booked_at_its_worst_case(
+    bounded: Any, ask: Any, bounds: Budget
+) -> None:
+    ledger = Ledger(bounds)
+    inner = RetryingModel(PricedModel(ScriptedModel([late(), REPLY]), PRICE), first_wait=0.0)
+    reply = await ask(bounded(inner, ledger), ASKED)
+    assert (reply.unanswered.calls, reply.cost_usd, reply.attempts) == (1, PRICE.of(50, 20), 2)
+    assert reply.unanswered.cost_usd > PRICE.of(0, 100)
+    assert ledger.spent.model_calls == 2
+    assert ledger.spent.cost_usd == pytest.approx(reply.cost_usd + reply.unanswered.cost_usd)
+
+
+async def test_what_never_answers_is_asked_twice_and_booked_twice(bounded: Any) -> None:
+    ledger, scripted = Ledger(Budget(model_calls=9)), ScriptedModel(lambda _: late())
+    with pytest.raises(TransientModelError, match="gave up after 2 attempts") as caught:
+        await bounded(RetryingModel(PricedModel(scripted, PRICE), first_wait=0.0), ledger).complete(ASKED)
+    assert len(scripted.requests) == 2
+    assert ledger.spent.model_calls == 2
+    assert ledger.spent.cost_usd == caught.value.reply.unanswered.cost_usd > 2 * PRICE.of(0, 100)
+
+
+async def test_what_may_be_billed_is_not_asked_for_again_beyond_a_limit(bounded: Any) -> None:
+    ledger, scripted = Ledger(Budget(model_calls=1)), ScriptedModel([late(), REPLY])
+    with pytest.raises(LimitError, match="1 model call") as caught:
+        await bounded(RetryingModel(PricedModel(scripted, PRICE), first_wait=0.0), ledger).complete(ASKED)
+    assert len(scripted.requests) == 1
+    assert caught.value.unanswered == 1
+    assert (ledger.spent.model_calls, ledger.reserved) == (1, Spending())
+
+
 @pytest.mark.parametrize("ask", [ask_at_once, ask_by_stream])
 async def test_no_model_is_asked_beyond_a_limit_after_refusals_that_were_paid(bounded: Any, ask: Any) -> None:
     ledger, last = Ledger(Budget(tokens=300)), ScriptedModel([REPLY])

@@ -58,7 +58,8 @@ def command(
     """Sum up what model calls have cost, from the journals of the store's runs.
 
     IN are tokens of prompts that the vendor read anew, CACHED those that it had in its cache. A cost with + leaves out
-    calls whose price is not known. A run whose record is damaged is named and left out; the exit code is 1 then.
+    calls whose price is not known. MAY BE BILLED is the most that attempts cost which were not answered in time, or
+    broke off: it is not in COST. A run whose record is damaged is named and left out; the exit code is 1 then.
     """
     damaged: list[str] = []
 
@@ -78,8 +79,10 @@ def command(
         which = "such runs" if query != RunQuery() else "runs"
         complain(f"no model was called by {which} in {format_store(store)}{' that can be read' if damaged else ''}")
     else:
-        head = [each.upper() for each in (*by, *_COLUMNS)]
-        table = [head, *map(_format_row, (*rows, *[whole] * (len(rows) > 1)))]
+        columns = (*_COLUMNS, *["may be billed"] * bool(whole.unanswered))
+        head = [each.upper() for each in (*by, *columns)]
+        cells = map(_format_row, (*rows, *[whole] * (len(rows) > 1)))
+        table = [head, *(each[: len(head)] for each in cells)]
         results.lines(format_table(table, right=range(len(by), len(head))))
     return 1 if damaged else 0
 
@@ -87,7 +90,8 @@ def command(
 def _format_row(row: SpendingRow) -> list[str]:
     counts = (len(row.runs), row.calls, row.tokens_in, row.tokens_cached, row.tokens_out)
     cost = format_dollars(row.cost_usd, is_whole=not row.unpriced)
-    return [*(each or "-" for each in row.group), *(f"{each:,}" for each in counts), cost]
+    late = format_dollars(row.may_be_billed_usd) if row.unanswered else ""
+    return [*(each or "-" for each in row.group), *(f"{each:,}" for each in counts), cost, late]
 
 
 def _to_object(row: SpendingRow, by: Sequence[str]) -> dict[str, Any]:
@@ -101,6 +105,8 @@ def _to_object(row: SpendingRow, by: Sequence[str]) -> dict[str, Any]:
         "tokens_cached": row.tokens_cached,
         "tokens_out": row.tokens_out,
         "cost_usd": row.cost_usd,
+        "unanswered_calls": row.unanswered,
+        "may_be_billed_usd": row.may_be_billed_usd,
     }
 
 

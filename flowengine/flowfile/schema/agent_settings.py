@@ -440,7 +440,7 @@ class AgentSpec(AgentSettings):
     description: str = ""
     """For readers."""
     timeout: Maybe[Duration] = None
-    """Of one model call."""
+    """Of one model call; left out: as long as its longest answer may take."""
 
 
 AgentRef = Annotated[

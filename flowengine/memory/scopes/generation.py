@@ -87,7 +87,7 @@ class MemoryGenerator:
     limits: MemoryLimits = MemoryLimits()
     timezone: tzinfo = UTC
     temperature: float | None = 0.2
-    timeout: float = 120.0
+    timeout: float | None = None
 
     async def short_term(self, histories: Sequence[ChannelMessages]) -> str | None:
         """The recent events in what was said; None where nothing was."""

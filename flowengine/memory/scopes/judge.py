@@ -48,7 +48,7 @@ async def judge(
     timezone: tzinfo = UTC,
     max_retries: int = 2,
     temperature: float | None = 0.0,
-    timeout: float = 120.0,
+    timeout: float | None = None,
 ) -> ReplyDecision:
     """Ask whether to answer. An answer that does not fit is sent back, at most `max_retries` times; then it is an
     `OutputError`: there is no default answer."""

@@ -50,7 +50,7 @@ def read_message(body: Mapping[str, Any]) -> VendorAnswer:
     if not isinstance(content, list) and body.get("error"):
         raise StreamFailureError(body)  # Some gateways tell it with a status of 200.
     if not isinstance(content, list):
-        raise IncompleteAnswerError("the server's answer is empty, it has no content")
+        raise IncompleteAnswerError("the server's answer is empty, it has no content", is_final=not body)
     usage, model = as_object(body.get("usage")), as_text(body.get("model"))
     return VendorAnswer(_to_reply(list_of_objects(content), body.get("stop_reason"), usage, model))
 

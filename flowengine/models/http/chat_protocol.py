@@ -113,7 +113,11 @@ class StreamedEvent(NamedTuple):
 
 
 class IncompleteAnswerError(Exception):
-    """An answer that has no end, or nothing in it: the same request may work later."""
+    """An answer that has no end, or nothing in it. `is_final`: it is none of a model's, and will be the same again."""
+
+    def __init__(self, message: str, *, is_final: bool = False) -> None:
+        super().__init__(message)
+        self.is_final = is_final
 
 
 class StreamFailureError(Exception):
@@ -123,6 +127,8 @@ class StreamFailureError(Exception):
         super().__init__("the server broke its answer off")
         self.body = body
         """As the body of an HTTP error would be."""
+        self.has_begun = False
+        """Whether a part of the answer had come."""
 
 
 class AnswerCollector(Protocol):

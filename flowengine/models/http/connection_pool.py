@@ -29,12 +29,18 @@ __all__ = ["ConnectionPool", "NoConnectionError", "Origin", "open_stream", "pool
 
 _LONGEST_IDLE: Final = 30.0
 """Seconds after which an idle connection is not used again: many servers close theirs after a minute."""
+_LONGEST_CONNECT: Final = 15.0
+"""Seconds to reach a server: the vendors' own clients wait for five."""
 _MOST_IDLE: Final = 100
 """Idle connections to one server."""
 
 
 class NoConnectionError(Exception):
-    """No server was reached, so nothing was sent."""
+    """No server was reached, so nothing was sent. `is_final`: none will be, whenever it is tried."""
+
+    def __init__(self, message: str, *, is_final: bool = False) -> None:
+        super().__init__(message)
+        self.is_final = is_final
 
 
 class Origin(NamedTuple):
@@ -144,8 +150,9 @@ async def _keep(pool: ConnectionPool) -> AsyncGenerator[None]:
 
 async def connect(origin: Origin) -> HttpConnection:
     """A connection to a server, or through its proxy; `NoConnectionError` where none is reached."""
-    with _explaining():
+    with _explaining(), anyio.move_on_after(_LONGEST_CONNECT):
         return await _connect(origin)
+    raise NoConnectionError(f"it was not reached within {_LONGEST_CONNECT:g} s")
 
 
 async def _connect(origin: Origin) -> HttpConnection:
@@ -153,7 +160,9 @@ async def _connect(origin: Origin) -> HttpConnection:
         return HttpConnection(await _stream_to(origin.scheme, origin.host, origin.port))
     parts = urlsplit(origin.proxy)
     if parts.scheme not in _PORTS or not parts.hostname:
-        raise NoConnectionError(f"a proxy of the kind {parts.scheme}:// is not known here; http:// and https:// are")
+        raise NoConnectionError(
+            f"a proxy of the kind {parts.scheme}:// is not known here; http:// and https:// are", is_final=True
+        )
     stream = await _stream_to(parts.scheme, parts.hostname, parts.port or _PORTS[parts.scheme])
     connection = HttpConnection(stream)
     if origin.is_forwarded:
@@ -185,7 +194,8 @@ def _explaining() -> Generator[None]:
     try:
         yield
     except (OSError, ssl.SSLError, anyio.BrokenResourceError, anyio.EndOfStream) as error:
-        raise NoConnectionError(_explain(error)) from None
+        cause = _find_cause(error)
+        raise NoConnectionError(_explain(cause), is_final=isinstance(cause, ssl.SSLCertVerificationError)) from None
 
 
 async def _stream_to(scheme: str, host: str, port: int, address: str | None = None) -> ByteStream:
@@ -206,8 +216,8 @@ _DEEPEST: Final = 8
 """Causes of causes that are looked at."""
 
 
-def _explain(error: BaseException) -> str:
-    """Explains why no server was reached, without the libraries' wording."""
+def _find_cause(error: BaseException) -> BaseException:
+    """The error of the system or of TLS behind it."""
     for _ in range(_DEEPEST):
         cause = error.__cause__ or error.__context__
         if isinstance(cause, BaseExceptionGroup):
@@ -215,6 +225,11 @@ def _explain(error: BaseException) -> str:
         if not isinstance(cause, OSError):
             break
         error = cause
+    return error
+
+
+def _explain(error: BaseException) -> str:
+    """Explains why no server was reached, without the libraries' wording."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not trusted: {error.verify_message}"
     if isinstance(error, ssl.SSLError):
@@ -244,7 +259,9 @@ def _context_of(bundle: str | None, folder: str | None) -> ssl.SSLContext:
         try:
             return ssl.create_default_context(cafile=bundle, capath=folder)
         except OSError as error:
-            raise NoConnectionError(f"no certificates can be read from {bundle or folder}: {error.strerror}") from None
+            raise NoConnectionError(
+                f"no certificates can be read from {bundle or folder}: {error.strerror}", is_final=True
+            ) from None
     import certifi  # Some systems have no certificates where Python looks for them.
 
     return ssl.create_default_context(cafile=certifi.where())
@@ -264,7 +281,9 @@ def proxy_for(scheme: str, host: str, port: int) -> str | None:
     try:
         _ = urlsplit(proxy).port
     except ValueError:  # Its text may hold a part of a password.
-        raise NoConnectionError(f"the proxy that the environment names for {scheme}:// is no address") from None
+        raise NoConnectionError(
+            f"the proxy that the environment names for {scheme}:// is no address", is_final=True
+        ) from None
     return proxy
 
 

@@ -28,11 +28,13 @@ _MOST_LATE: Final = 8 * 1024 * 1024
 
 
 class BrokenExchangeError(Exception):
-    """The exchange failed after it had begun. `is_final`: the same request will fail again."""
+    """The exchange failed after it had begun. `is_final`: the same request will fail again; `is_unread`: the server had
+    closed the connection before, so that it has not read the request."""
 
-    def __init__(self, message: str, *, is_final: bool = False) -> None:
+    def __init__(self, message: str, *, is_final: bool = False, is_unread: bool = False) -> None:
         super().__init__(message)
         self.is_final = is_final
+        self.is_unread = is_unread
 
 
 class ResponseHead(NamedTuple):
@@ -79,7 +81,7 @@ class HttpConnection:
                 headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in event.headers}
                 return ResponseHead(event.status_code, headers)
             if isinstance(event, h11.ConnectionClosed | h11.EndOfMessage):
-                raise BrokenExchangeError("the server closed the connection without an answer")
+                raise self._no_answer()
 
     async def receive(self) -> bytes:
         """The next bytes of the body; none: that was all of it."""
@@ -129,7 +131,7 @@ class HttpConnection:
                 return event
             data = await self._read()
             if not data and self._state.their_state is h11.SEND_RESPONSE:
-                raise BrokenExchangeError("the server closed the connection without an answer")
+                raise self._no_answer()
             self._state.receive_data(data)
 
     async def _read(self) -> bytes:
@@ -144,7 +146,13 @@ class HttpConnection:
         except anyio.EndOfStream:
             return b""
         except (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
+            if self._state.their_state is h11.SEND_RESPONSE:
+                raise self._no_answer("the connection broke off before the answer's end") from None
             raise BrokenExchangeError("the connection broke off before the answer's end") from None
+
+    def _no_answer(self, told: str = "the server closed the connection without an answer") -> BrokenExchangeError:
+        # Of a connection that was used before, it is the end of an idle one that was on its way to us.
+        return BrokenExchangeError(told, is_unread=self.idle_since > 0)
 
     async def _read_late(self, cancellation: BaseException) -> bytes:
         """Reads a complete answer although the reader is cancelled, because it is paid for."""

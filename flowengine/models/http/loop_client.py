@@ -49,7 +49,7 @@ class _Unpacker(Protocol):
 class HttpCall:
     """An HTTP request."""
 
-    __slots__ = ("body", "headers", "method", "url")
+    __slots__ = ("body", "headers", "is_sent", "method", "url")
 
     def __init__(
         self, url: str, headers: Mapping[str, str] | Sequence[tuple[str, str]], body: bytes, method: str = "POST"
@@ -59,6 +59,8 @@ class HttpCall:
         self.headers = list(headers.items()) if isinstance(headers, Mapping) else list(headers)
         self.body = body
         self.method = method
+        self.is_sent = False
+        """Whether a server may have read it."""
 
     def __repr__(self) -> str:
         return f"<{self.method.lower()} of {len(self.body)} bytes>"  # Headers hold keys.
@@ -148,7 +150,8 @@ def _is_packed(encoding: str) -> bool:
     encoding = encoding.strip().lower()
     if encoding in ("", "identity", "gzip", "x-gzip", "deflate"):
         return encoding not in ("", "identity")
-    raise BrokenExchangeError(f"the server packs its answer as '{encoding:.20}', which was not asked for")
+    told = f"the server packs its answer as '{encoding:.20}', which was not asked for"
+    raise BrokenExchangeError(told, is_final=True)
 
 
 @asynccontextmanager
@@ -161,6 +164,7 @@ async def send_call(call: HttpCall) -> AsyncGenerator[HttpAnswer]:
         connection = await pool.take(origin)
         answer: HttpAnswer | None = None
         try:
+            call.is_sent = True
             head = await connection.request(request, call.body)
             answer = HttpAnswer(connection, head)
             if head.status in (301, 302, 303, 307, 308):
@@ -171,7 +175,7 @@ async def send_call(call: HttpCall) -> AsyncGenerator[HttpAnswer]:
             return
         finally:
             await _release(pool, origin, connection, answer)
-    raise BrokenExchangeError("the server redirects in a circle", is_final=True)
+    raise BrokenExchangeError("the server redirects in a circle", is_final=True, is_unread=True)
 
 
 async def _release(pool: ConnectionPool, origin: Origin, connection: HttpConnection, answer: HttpAnswer | None) -> None:
@@ -215,12 +219,13 @@ def _follow_redirect(url: str, head: ResponseHead) -> str:
         target = urljoin(url, head.headers.get("location", ""))
         asked, told = urlsplit(url), urlsplit(target)
     except ValueError:
-        raise BrokenExchangeError("the server redirects to what is no address", is_final=True) from None
+        raise BrokenExchangeError("the server redirects to what is no address", is_final=True, is_unread=True) from None
     if head.status not in (307, 308) or (asked.scheme, asked.netloc) != (told.scheme, told.netloc):
         where = f"{told.scheme}://{told.netloc.rpartition('@')[2]}{told.path}"
         raise BrokenExchangeError(
             f"the server answers {head.status} and redirects to {where:.200}, where neither the request nor its key is "
             f"sent: write the address that is meant into `base_url`",
             is_final=True,
+            is_unread=True,
         )
     return target

@@ -12,8 +12,6 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from dataclasses import replace
 from typing import Any, Final
 
-import anyio
-
 from flowengine.core.batching import CALL
 from flowengine.core.context import EMPTY
 from flowengine.core.secret_values import HiddenStream
@@ -33,10 +31,17 @@ from flowengine.models.http.loop_client import BrokenExchangeError, HttpAnswer, 
 from flowengine.models.http.openai_chat import AZURE_CHAT, OPENAI_CHAT, read_chat_usage
 from flowengine.models.http.openai_responses import AZURE_RESPONSES, OPENAI_RESPONSES
 from flowengine.models.http.vendor_batches import BatchableCall
-from flowengine.models.http.vendor_endpoint import CONNECTION_SETTINGS, VendorEndpoint, check_answer
+from flowengine.models.http.vendor_endpoint import (
+    CONNECTION_SETTINGS,
+    Patience,
+    VendorEndpoint,
+    check_answer,
+    is_web_page,
+)
 from flowengine.models.http.vendor_traits import NATIVE, VendorTraits, traits_of
 from flowengine.models.model import Model, Reply, Request, stream_whole
 from flowengine.models.outbound import check_outbound
+from flowengine.models.pricing import longest_answer
 from flowengine.models.vendors import BATCH_PRICE, BATCH_VENDORS, Vendor, vendor_named
 from flowengine.models.wrappers.priced import cost_of
 
@@ -96,8 +101,8 @@ class NativeModel:
             body, is_cheap = await place.batcher.answer(place, call)
             place.is_cheap = is_cheap
         else:
-            body = await self._endpoint.exchange(post, request.timeout)
-        with self._endpoint.telling_errors(request.timeout):
+            body = await self._endpoint.exchange(post, self._seconds_of(request))
+        with self._endpoint.telling_errors():
             answer = protocol.read(body, self._traits)
         return self._finish(answer, request, time.perf_counter() - started, BATCH_PRICE if is_cheap else 1)
 
@@ -114,22 +119,22 @@ class NativeModel:
             return
         protocol = self._protocol_for(request)
         post = self._post(request, stream=True)
-        started, deadline = time.perf_counter(), anyio.current_time() + request.timeout
+        started, patience = time.perf_counter(), Patience(self._seconds_of(request))
         async with AsyncExitStack() as stack:
-            with self._endpoint.telling_errors(request.timeout), _failing_at(deadline):
+            with self._endpoint.telling_errors(patience, post), patience.limit():
                 answer = await stack.enter_async_context(send_call(post))
                 failure = await answer.read() if not answer.is_fine else None
             if failure is not None:
                 raise self._endpoint.failure(answer.status, failure, answer.headers)
-            pieces = self._pieces(answer, protocol, request, started, deadline)
+            pieces = self._pieces(answer, protocol, request, started, patience)
             stack.push_async_callback(pieces.aclose)
             yield pieces
 
     async def _pieces(
-        self, answer: HttpAnswer, protocol: ChatProtocol, request: Request, started: float, deadline: float
+        self, answer: HttpAnswer, protocol: ChatProtocol, request: Request, started: float, patience: Patience
     ) -> AsyncGenerator[str | Reply]:
         """The text as it comes, and at the end all of it."""
-        with self._endpoint.telling_errors(request.timeout), _failing_at(deadline):
+        with self._endpoint.telling_errors(patience), patience.limit():
             first = chunk = await answer.receive()
             said: VendorAnswer | None = None
             if _is_whole(answer, first):  # It knows no streams.
@@ -147,9 +152,9 @@ class NativeModel:
         )
         is_open, is_broken, heard = True, False, 0
         while is_open and not collector.is_complete:
-            with self._endpoint.telling_errors(request.timeout):
+            with self._endpoint.telling_errors(patience):
                 if not chunk:
-                    chunk, is_broken = await _receive(answer, collector, deadline)
+                    chunk, is_broken = await _receive(answer, collector, patience)
                 is_open = bool(chunk)
                 ended = () if is_broken else events.close()
                 found, is_broken = _add_events(collector, events.feed(chunk) if chunk else ended, is_broken)
@@ -162,10 +167,11 @@ class NativeModel:
                 yield piece
         if (piece := shown.close()) and not answer.is_late:
             yield piece
-        with self._endpoint.telling_errors(request.timeout):
+        with self._endpoint.telling_errors():
             if not heard:
                 begins = self._endpoint.quote_start(first)
-                raise IncompleteAnswerError(f"the server's answer is no stream of events{begins}")
+                told = f"the server's answer is no stream of events{begins}"
+                raise IncompleteAnswerError(told, is_final=is_web_page(first))
             whole = collector.answer()
         yield self._finish(whole, request, time.perf_counter() - started)
         if not is_broken:
@@ -210,6 +216,9 @@ class NativeModel:
         body = protocol.body(asked, traits, stream=stream)
         path, headers = protocol.path(name, endpoint.settings), protocol.headers(endpoint.settings)
         return endpoint.post(path, headers, body, stream=stream)
+
+    def _seconds_of(self, request: Request) -> float:
+        return request.seconds(None if request.timeout is not None else longest_answer(self.provider, self.name))
 
     # --- What comes back
 
@@ -267,21 +276,16 @@ _TAIL: Final = 10.0
 """Seconds to wait for what may follow the last word of an answer, such as its usage."""
 
 
-async def _receive(answer: HttpAnswer, collector: AnswerCollector, deadline: float) -> tuple[bytes, bool]:
+async def _receive(answer: HttpAnswer, collector: AnswerCollector, patience: Patience) -> tuple[bytes, bool]:
     """(the next bytes, whether there can be no more). After an answer's own end nothing is lost by that."""
     has_ended = collector.has_ended
-    until = min(deadline, anyio.current_time() + _TAIL) if has_ended else deadline
     try:
-        with _failing_at(until):
+        with patience.limit(_TAIL if has_ended else None):
             return await answer.receive(), False
     except (BrokenExchangeError, TimeoutError) as error:
         if not has_ended or (isinstance(error, BrokenExchangeError) and error.is_final):
             raise
         return b"", True
-
-
-def _failing_at(deadline: float) -> Any:
-    return anyio.fail_after(max(0.0, deadline - anyio.current_time()))
 
 
 # --- Embeddings, in OpenAI's protocol
@@ -305,8 +309,8 @@ class NativeEmbedding:
         path, headers = protocol.path(self.name, endpoint.settings, "embeddings"), protocol.headers(endpoint.settings)
         post = endpoint.post(path, headers, {"model": self.name, "input": texts, **endpoint.more})
         started = time.perf_counter()
-        body = await endpoint.exchange(post, request.timeout)
-        with endpoint.telling_errors(request.timeout):
+        body = await endpoint.exchange(post, request.seconds(0))
+        with endpoint.telling_errors():
             if body.get("error") and not body.get("data"):
                 raise StreamFailureError(body)  # Some servers tell it with a status of 200.
         vectors = read_vectors(body.get("data"), len(texts), endpoint.full_name)

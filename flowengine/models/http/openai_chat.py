@@ -76,7 +76,7 @@ class OpenAIChat:
         if choice is None and body.get("error"):
             raise StreamFailureError(body)  # Some servers tell it with a status of 200.
         if choice is None:
-            raise IncompleteAnswerError("the server's answer is empty, it has no choices")
+            raise IncompleteAnswerError("the server's answer is empty, it has no choices", is_final=not body)
         message = as_object(choice.get("message"))
         if not message:
             raise IncompleteAnswerError("the server's answer has no message")

@@ -24,7 +24,7 @@ from flowengine.errors import ModelError, PermanentModelError, TransientModelErr
 from flowengine.models.http.chat_protocol import as_object, list_of_objects
 from flowengine.models.http.loop_client import BrokenExchangeError, HttpCall, send_call
 from flowengine.models.http.status_errors import status_of_body
-from flowengine.models.http.vendor_endpoint import VendorEndpoint
+from flowengine.models.http.vendor_endpoint import Patience, VendorEndpoint
 
 __all__ = ["BatchAnswer", "BatchLook", "BatchableCall", "VendorBatches", "batches_of"]
 
@@ -92,7 +92,7 @@ class _Exchange:
     async def read_lines(self, path: str, take: Callable[[Mapping[str, Any]], None]) -> None:
         """Hand over the objects of a file of JSON lines as they come."""
         rest = b""
-        with self._endpoint.telling_errors(_SECONDS):
+        with self._endpoint.telling_errors(Patience(_SECONDS)):
             async with send_call(HttpCall(self._address(path), self._headers, b"", "GET")) as answer:
                 answer.largest = _LARGEST
                 is_open = answer.is_fine

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any, Final, cast
 from urllib.parse import urlsplit
 
@@ -24,12 +24,33 @@ from flowengine.models.http.vendor_traits import VendorTraits
 from flowengine.models.messages import ToolRequest
 from flowengine.models.model import Reply
 
-__all__ = ["CONNECTION_SETTINGS", "VendorEndpoint", "check_answer", "join_address"]
+__all__ = ["CONNECTION_SETTINGS", "Patience", "VendorEndpoint", "check_answer", "is_web_page", "join_address"]
 
 CONNECTION_SETTINGS: Final = frozenset(
     {"api_base", "api_key", "api_version", "base_url", "extra_headers", "organization"}
 )
 """Settings of calls that say where they go, and are no part of what is asked."""
+
+
+_SILENCE: Final = 600.0
+"""Seconds in which nothing of a stream may come: some models think for minutes before their first word."""
+
+
+class Patience:
+    """How long an answer is waited for: so many seconds in all, and at most so many without a sign of it."""
+
+    __slots__ = ("_until", "seconds")
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        """Of the wait that is under way."""
+        self._until = anyio.current_time() + seconds
+
+    def limit(self, silence: float | None = None) -> AbstractContextManager[object]:
+        """A `TimeoutError` within it where it takes longer than is left, or than the silence."""
+        silence, left = _SILENCE if silence is None else silence, self._until - anyio.current_time()
+        self.seconds = silence if silence < left else self.seconds
+        return anyio.fail_after(max(0.0, min(left, silence)))
 
 
 class VendorEndpoint:
@@ -69,7 +90,7 @@ class VendorEndpoint:
 
     async def exchange(self, post: HttpCall, timeout: float) -> Mapping[str, Any]:
         """The JSON object that is answered, within so many seconds."""
-        with self.telling_errors(timeout), anyio.fail_after(timeout):
+        with self.telling_errors(Patience(timeout), post), anyio.fail_after(timeout):
             async with send_call(post) as answer:
                 if answer.is_fine:
                     return await self.read_object(answer)
@@ -98,29 +119,41 @@ class VendorEndpoint:
         try:
             return self._check_object(json.loads(body))
         except (ValueError, RecursionError):
-            begins = self.quote_start(bytes(body))
-            raise self._error(TransientModelError, f"the server's answer cannot be read as JSON{begins}") from None
+            told = f"the server's answer cannot be read as JSON{self.quote_start(bytes(body))}"
+            is_final = answer.status == _NO_CONTENT or is_web_page(bytes(body))
+            kind = PermanentModelError if is_final else TransientModelError
+            raise self._error(kind, told, unanswered=not is_final) from None
 
     def _check_object(self, value: Any) -> Mapping[str, Any]:
         if not isinstance(value, dict):
-            raise TransientModelError(f"{self.full_name}: the server's answer is no JSON object")
+            raise PermanentModelError(f"{self.full_name}: the server's answer is no JSON object")
         return cast("dict[str, Any]", value)
 
     @contextmanager
-    def telling_errors(self, timeout: float) -> Generator[None]:
-        """Raises errors inside the block as ours. `timeout`: the seconds of the call."""
+    def telling_errors(self, patience: Patience | None = None, post: HttpCall | None = None) -> Generator[None]:
+        """Raises errors inside the block as ours, with whether the vendor may bill the attempt. `patience`: how long it
+        waits; `post`: the request, where it may not be sent yet."""
         try:
             yield
         except TimeoutError:
-            raise TransientModelError(f"{self.full_name} did not answer within {timeout:g} s") from None
+            seconds = "" if patience is None else f" within {patience.seconds:g} s"
+            late = TransientModelError(f"{self.full_name} did not answer{seconds}")
+            late.is_timeout, late.unanswered = True, int(post is None or post.is_sent)
+            raise late from None
         except NoConnectionError as error:
-            raise self._error(TransientModelError, f"no connection to {show_address(self.base)}: {error}") from None
+            kind = PermanentModelError if error.is_final else TransientModelError
+            raise self._error(kind, f"no connection to {show_address(self.base)}: {error}") from None
         except BrokenExchangeError as error:
-            raise self._error(PermanentModelError if error.is_final else TransientModelError, str(error)) from None
+            is_sent = (post is None or post.is_sent) and not error.is_unread
+            kind = PermanentModelError if error.is_final else TransientModelError
+            raise self._error(kind, str(error), unanswered=is_sent) from None
         except IncompleteAnswerError as error:
-            raise self._error(TransientModelError, str(error)) from None
+            kind = PermanentModelError if error.is_final else TransientModelError
+            raise self._error(kind, str(error), unanswered=not error.is_final) from None
         except StreamFailureError as error:
-            raise self.failure(status_of_body(error.body), json.dumps(error.body).encode(), {}) from None
+            failure = self.failure(status_of_body(error.body), json.dumps(error.body).encode(), {})
+            failure.unanswered = int(error.has_begun)
+            raise failure from None
 
     def failure(self, status: int, body: bytes, headers: Mapping[str, str]) -> ModelError:
         """Our error for an answer that is none."""
@@ -132,10 +165,18 @@ class VendorEndpoint:
         text = " ".join(self._secrets.hide(body[:2000].decode("utf-8", "replace")).split())
         return f": it begins with {text[:80]!r}" if text else ": it is empty"
 
-    def _error(self, kind: type[ModelError], text: str) -> ModelError:
-        return kind(self._secrets.hide(f"{self.full_name}: {text}"))
+    def _error(self, kind: type[ModelError], text: str, *, unanswered: bool = False) -> ModelError:
+        error = kind(self._secrets.hide(f"{self.full_name}: {text}"))
+        error.unanswered = int(unanswered)
+        return error
 
 
+def is_web_page(body: bytes) -> bool:
+    """Tells whether an answer is for people: a form to log in, or a proxy's word."""
+    return body.lstrip()[:1] == b"<"
+
+
+_NO_CONTENT: Final = 204
 _ENDS: Final = (b"}", b"]")
 """How JSON that is no plain value ends."""
 _MOST_TRIES: Final = 20

@@ -42,6 +42,7 @@ from flowengine.models.litellm.reply import (
 from flowengine.models.messages import Message, as_dict
 from flowengine.models.model import Model, Reply, Request, stream_whole
 from flowengine.models.outbound import check_outbound
+from flowengine.models.pricing import longest_answer
 from flowengine.models.vendors import Vendor
 
 __all__ = ["LiteLLMEmbedding", "LiteLLMModel"]
@@ -93,7 +94,9 @@ class _LiteLLMCaller:
         try:
             yield
         except TimeoutError as error:
-            raise TransientModelError(f"{self._full_name} did not answer within {timeout:g} s") from error
+            late = TransientModelError(f"{self._full_name} did not answer within {timeout:g} s")
+            late.is_timeout, late.unanswered = True, 1
+            raise late from error
         except Exception as error:  # foreign code
             address = self._settings.get("api_base")
             raise as_model_error(error, self.provider, self.name, secrets, address) from tellable(error, secrets)
@@ -137,8 +140,9 @@ class LiteLLMModel(_LiteLLMCaller):
             mute_background_logging(litellm)
             return await litellm.acompletion(**arguments)
 
-        with self._telling_errors(request.timeout, secrets.all):
-            response = await LITELLM_LOOP.call(call, request.timeout)
+        seconds = self._seconds_of(request)
+        with self._telling_errors(seconds, secrets.all):
+            response = await LITELLM_LOOP.call(call, seconds)
         return read_reply(response, self.provider, self.name, time.perf_counter() - started, secrets.keys)
 
     @asynccontextmanager
@@ -162,9 +166,13 @@ class LiteLLMModel(_LiteLLMCaller):
             shown = HiddenStream(secrets.keys)
             try:
                 async with aclosing(await litellm.acompletion(**arguments)) as chunks:
-                    async for chunk in chunks:
-                        if piece := shown.feed(collector.add(chunk)):
-                            post(hand_on, piece)
+                    try:
+                        async for chunk in chunks:
+                            if piece := shown.feed(collector.add(chunk)):
+                                post(hand_on, piece)
+                    except Exception:  # foreign code; what comes after the answer's last word loses nothing
+                        if not collector.has_ended:
+                            raise
                 if piece := shown.close():
                     post(hand_on, piece)
                 post(hand_on, collector.reply(time.perf_counter() - started))
@@ -182,10 +190,11 @@ class LiteLLMModel(_LiteLLMCaller):
                 postpone_cancellation(error)
                 yield reply
                 return
-            with self._telling_errors(request.timeout, secrets.all):
+            with self._telling_errors(seconds, secrets.all):
                 await job.wait()
 
-        job = LITELLM_LOOP.begin(call, request.timeout)
+        seconds = self._seconds_of(request)
+        job = LITELLM_LOOP.begin(call, seconds)
         iterator = pieces()
         try:
             with receive:
@@ -196,6 +205,9 @@ class LiteLLMModel(_LiteLLMCaller):
             with anyio.CancelScope(shield=True):
                 await iterator.aclose()
 
+    def _seconds_of(self, request: Request) -> float:
+        return request.seconds(None if request.timeout is not None else longest_answer(self.provider, self.name))
+
     def _check_outbound(self, request: Request) -> None:
         check_outbound(self._full_name, self._settings, request.extra)
 
@@ -204,7 +216,7 @@ class LiteLLMModel(_LiteLLMCaller):
         arguments: dict[str, Any] = {
             "model": f"{self._prefix}/{self.name}",
             "messages": [_to_wire(each, self._prefix) for each in request.messages],
-            "timeout": request.timeout,
+            "timeout": self._seconds_of(request),
             "max_retries": 0,
             "num_retries": 0,
             **self._settings,
@@ -297,8 +309,9 @@ class LiteLLMEmbedding(_LiteLLMCaller):
             mute_background_logging(litellm)
             return await litellm.aembedding(**arguments)
 
-        with self._telling_errors(request.timeout, secrets_of(self._settings)):
-            response = await LITELLM_LOOP.call(call, request.timeout)
+        seconds = request.seconds(0)
+        with self._telling_errors(seconds, secrets_of(self._settings)):
+            response = await LITELLM_LOOP.call(call, seconds)
         return read_embedding(response, self.provider, self.name, len(texts), time.perf_counter() - started)
 
     def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[str | Reply]]:

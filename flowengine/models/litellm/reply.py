@@ -93,6 +93,11 @@ class PieceCollector:
         self._thinking: list[Mapping[str, Any]] = []
         self._size = 0
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether the answer is whole."""
+        return self._answer.has_ended
+
     def add(self, chunk: Any) -> str:
         """Take a chunk; its piece of the text, which may be empty. An answer without an end is an error."""
         self._usage = getattr(chunk, "usage", None) or self._usage
@@ -182,7 +187,9 @@ def as_model_error(
     status = getattr(error, "status_code", None)
     text = f"{error} {getattr(error, 'code', '')} {getattr(error, 'body', '')}"
     if may_work_later(status, text) or isinstance(error, OSError):
-        return TransientModelError(message, read_retry_after(_headers(error), text), is_rate_limit=status == 429)
+        found = TransientModelError(message, read_retry_after(_headers(error), text), is_rate_limit=status == 429)
+        found.status = status if isinstance(status, int) else None
+        return found
     return PermanentModelError(message)
 
 

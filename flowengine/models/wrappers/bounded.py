@@ -1,8 +1,9 @@
 """Reserves each call of a model in a ledger before it is made, and settles it after.
 
 It knows when a call counts as paid, and nothing of who set the bounds. Retries inside of it are one call
-with one reservation: vendors charge nothing for an attempt that failed. So are fallbacks; where a model was paid for a
-refusal, the reservation is widened by that before the next one is asked.
+with one reservation: vendors charge nothing for an attempt that they refused. So are fallbacks; where a model was paid
+for a refusal, the reservation is widened by that before the next one is asked. An attempt that was sent and neither
+answered nor refused may be on the bill: it counts as a call of its own that took the most that it could.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from flowengine.core.batching import CALL, AwaitsAnswer, CallPlace
 from flowengine.core.budget import Ledger, Reservation, Spending, explain_unpriced
 from flowengine.errors import DefinitionError, LimitError, ModelConfigError, ModelError
 from flowengine.models.messages import as_dict
-from flowengine.models.model import Model, PassThroughModel, Reply, Request, read_cost
+from flowengine.models.model import Model, PassThroughModel, Reply, Request, Unanswered, read_cost
 from flowengine.models.tokens import count_tokens
-from flowengine.models.worst_case import WorstCase, worst_cases
+from flowengine.models.worst_case import WorstCase, most_of, worst_cases
 from flowengine.models.wrappers.retrying import BEFORE_NEXT
 
 __all__ = ["BoundedModel", "usage_of_reply"]
@@ -28,7 +29,7 @@ __all__ = ["BoundedModel", "usage_of_reply"]
 # --- Spending of a reply
 
 SENT_IN_VAIN: Final = Spending(model_calls=1)
-"""A call that failed for good: vendors charge nothing for these."""
+"""A call that was refused for good: vendors charge nothing for these."""
 
 
 def usage_of_reply(request: Request, reply: Reply) -> Spending:
@@ -39,7 +40,22 @@ def usage_of_reply(request: Request, reply: Reply) -> Spending:
     Spending(model_calls=1, tokens=42, cost_usd=0.01, unpriced_calls=0)
     """
     tokens, cost_usd = sum(tokens_of_reply(request, reply)), read_cost(reply.cost_usd)
-    return Spending(1, tokens, cost_usd or 0.0, int(cost_usd is None))
+    return _add_unanswered(Spending(1, tokens, cost_usd or 0.0, int(cost_usd is None)), reply.unanswered)
+
+
+def _usage_of_failure(request: Request, error: ModelError | LimitError, unanswered: Unanswered) -> Spending:
+    """Returns the usage of a call that failed, with what may be billed of it."""
+    if error.reply is not None:
+        return usage_of_reply(request, error.reply._replace(unanswered=unanswered))
+    return _add_unanswered(Spending(), unanswered) if unanswered.calls else SENT_IN_VAIN
+
+
+def _add_unanswered(usage: Spending, unanswered: Unanswered) -> Spending:
+    if not unanswered.calls:
+        return usage
+    calls, tokens, cost_usd = unanswered
+    unpriced = usage.unpriced_calls + (calls if cost_usd is None else 0)
+    return Spending(usage.model_calls + calls, usage.tokens + tokens, usage.cost_usd + (cost_usd or 0.0), unpriced)
 
 
 def tokens_of_reply(request: Request, reply: Reply) -> tuple[int, int]:
@@ -64,13 +80,16 @@ def _widening(reservation: Reservation, worst: WorstCase) -> Generator[None]:
     """Within it, a model that is asked after others were paid has room beside what these took; else a `LimitError`,
     with what they took as its reply."""
 
-    def widen(paid: Reply) -> None:
-        usage = usage_of_reply(worst.request, _add_cost(paid, worst))
+    def widen(paid: Reply | None, unanswered: int) -> None:
+        most = most_of(worst, unanswered)
+        usage = _add_unanswered(Spending(), most)
+        if paid is not None:
+            usage = usage_of_reply(worst.request, _add_cost(paid, worst)._replace(unanswered=most))
         cost_usd = None if worst.cost_usd is None else worst.cost_usd + usage.cost_usd
         try:
-            reservation.widen(tokens=worst.tokens + usage.tokens, cost_usd=cost_usd)
+            reservation.widen(tokens=worst.tokens + usage.tokens, cost_usd=cost_usd, model_calls=1 + unanswered)
         except LimitError as error:
-            error.reply = paid
+            error.reply, error.unanswered = paid, unanswered
             raise
 
     token = BEFORE_NEXT.set(widen)
@@ -110,10 +129,28 @@ class BoundedModel(PassThroughModel):
         try:
             reply = await self._model.complete(request)
         except ModelError as error:
-            self._ledger.charge(SENT_IN_VAIN if error.reply is None else usage_of_reply(request, error.reply))
+            self._ledger.charge(self._note_failure(WorstCase(request, 0), error))
             raise
+        reply = self._note_unanswered(WorstCase(request, 0), reply)
         self._ledger.charge(usage_of_reply(request, reply))
         return reply
+
+    def _note_failure(self, worst: WorstCase, error: ModelError | LimitError) -> Spending:
+        """Returns the usage of a call that failed; what may be billed of it is told with the error."""
+        unanswered = most_of(self._worst_again(worst, error.unanswered), error.unanswered)
+        usage = _usage_of_failure(worst.request, error, unanswered)
+        if unanswered.calls:
+            error.reply = (error.reply or Reply(""))._replace(unanswered=unanswered)
+        return usage
+
+    def _note_unanswered(self, worst: WorstCase, reply: Reply) -> Reply:
+        """The reply, with the most that may be billed beside it."""
+        calls = reply.unanswered.calls
+        return reply._replace(unanswered=most_of(self._worst_again(worst, calls), calls)) if calls else reply
+
+    def _worst_again(self, worst: WorstCase, unanswered: int) -> WorstCase:
+        """The worst case, reckoned now where it was not before: where nothing is bounded, only few calls need it."""
+        return next(worst_cases(self._model, worst.request)) if unanswered and not worst.tokens else worst
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[str | Reply]]:
@@ -164,7 +201,7 @@ class BoundedModel(PassThroughModel):
             raise
         except (ModelError, LimitError) as error:
             error.reply = error.reply and _add_cost(error.reply, worst)
-            reservation.settle(SENT_IN_VAIN if error.reply is None else usage_of_reply(worst.request, error.reply))
+            reservation.settle(self._note_failure(worst, error))
             raise
         except DefinitionError:
             reservation.release()  # It was not sent.
@@ -186,7 +223,7 @@ class BoundedModel(PassThroughModel):
 
     async def _settle(self, reservation: Reservation, worst: WorstCase, reply: Reply) -> Reply:
         """The reply, with its cost where the model gave none and the price is known."""
-        reply = _add_cost(reply, worst)
+        reply = self._note_unanswered(worst, _add_cost(reply, worst))
         reservation.settle(usage_of_reply(worst.request, reply))
         if reply.finish_reason == "length" and worst.cap is not None:
             with anyio.CancelScope(shield=True):  # The reply is not on record yet.

@@ -58,9 +58,16 @@ async def _continue_stream(
 
 T = TypeVar("T")
 
-BEFORE_NEXT: Final[ContextVar[Callable[[Reply], None] | None]] = ContextVar("BEFORE_NEXT", default=None)
-"""Called with what the models before took, together, before another is asked in place of one that was paid; what it
-raises ends the call."""
+BEFORE_NEXT: Final[ContextVar[Callable[[Reply | None, int], None] | None]] = ContextVar("BEFORE_NEXT", default=None)
+"""Called with what the attempts before took, together, and how many of them may be billed, before another is made in
+place of one that was, or may be, paid; what it raises ends the call."""
+
+
+def _allow_next(failed: Sequence[ModelError]) -> None:
+    allow, latest = BEFORE_NEXT.get(), failed[-1]
+    if allow is not None and (latest.reply is not None or latest.unanswered):
+        *before, last = sorted(failed, key=lambda each: each.reply is not None)
+        allow(last.reply and _add_failed(last.reply, before), sum(each.unanswered for each in failed))
 
 
 class FallbackModel:
@@ -75,7 +82,9 @@ class FallbackModel:
     def __init__(self, models: Sequence[Model]) -> None:
         if not models:
             raise ValueError("a FallbackModel needs at least one model")
-        self._models = tuple(models)
+        *others, last = models
+        hurried = (each.in_hurry() if isinstance(each, RetryingModel) else each for each in others)
+        self._models = (*hurried, last)
 
     @property
     def name(self) -> str:
@@ -119,9 +128,8 @@ class FallbackModel:
     async def _first(self, ask: Callable[[Model, Sequence[ModelError]], Awaitable[T]]) -> T:
         errors: list[ModelError] = []
         for model in self._models:
-            allow = BEFORE_NEXT.get()
-            if allow is not None and errors and errors[-1].reply is not None:
-                allow(_add_refused(errors[-1].reply, errors[:-1]))
+            if errors:
+                _allow_next(errors)
             try:
                 return await ask(model, errors)
             except ModelError as error:
@@ -134,9 +142,7 @@ class FallbackModel:
         told = "; ".join(_name_failure(each, str(error)) for each, error in zip(self._models, errors, strict=True))
         transient = any(isinstance(each, TransientModelError) for each in errors)
         error = (TransientModelError if transient else PermanentModelError)(f"all {len(errors)} models failed: {told}")
-        *before, last = sorted(errors, key=lambda each: each.reply is not None)
-        error.reply = last.reply and _add_refused(last.reply, before)
-        return error
+        return _with_failed(error, errors)
 
 
 def _name_failure(model: Model, failure: str) -> str:
@@ -147,11 +153,24 @@ def _name_failure(model: Model, failure: str) -> str:
 
 def _finish_reply(reply: Reply, model: Model, failed: Sequence[ModelError]) -> Reply:
     reply = reply._replace(model=reply.model or model.name, provider=reply.provider or model.provider)
-    return _add_refused(reply, failed)._replace(attempts=reply.attempts + len(failed))
+    return _add_failed(reply, failed)._replace(attempts=reply.attempts + len(failed))
 
 
-def _add_refused(reply: Reply, failed: Iterable[ModelError]) -> Reply:
-    """The reply with the tokens and the cost of those that were no answer; a cost that is unknown makes the sum so."""
+def _with_failed(error: ModelError, failed: Sequence[ModelError]) -> ModelError:
+    """The error with what all of those took, or may have taken."""
+    *before, last = sorted(failed, key=lambda each: each.reply is not None)
+    error.reply = last.reply and _add_failed(last.reply, before)
+    error.unanswered = sum(each.unanswered for each in failed)
+    return error
+
+
+def _add_failed(reply: Reply, failed: Iterable[ModelError]) -> Reply:
+    """The reply with the tokens and the cost of those that were no answer, and the number of those that may be billed;
+    a cost that is unknown makes the sum so."""
+    failed = tuple(failed)
+    unanswered = reply.unanswered.calls + sum(each.unanswered for each in failed)
+    if unanswered:
+        reply = reply._replace(unanswered=reply.unanswered._replace(calls=unanswered))
     refused = [cast(Reply, each.reply) for each in failed if each.reply is not None]
     if not refused:
         return reply
@@ -165,14 +184,36 @@ def _add_known(counts: Iterable[int | None]) -> int | None:
     return sum(known) if known else None
 
 
+class _Failures:
+    """The failures of one call so far, and which of them count."""
+
+    def __init__(self, patience: Callable[[TransientModelError], float]) -> None:
+        """`patience`: seconds from the first failure on, for which one like this counts for nothing."""
+        self._patience = patience
+        self._since = perf_counter()
+        self.all: list[TransientModelError] = []
+        self.counted = 0
+        self.late = 0
+
+    def add(self, error: TransientModelError) -> None:
+        self.all.append(error)
+        self.counted += perf_counter() - self._since >= self._patience(error)
+        self.late += error.is_timeout
+
+
+_MOST_LATE: Final = 2
+"""Attempts that came too late, the first one included: each may be billed, and another is likely to be late too."""
+
+
 class RetryingModel(PassThroughModel):
     """Wraps a model: up to `max_retries` further attempts, with exponential backoff and full jitter.
 
     The n-th wait is random between 0 and `first_wait * 2 ** (n - 1)` seconds, after what the server asked for: of
     many callers that it sends away with the same word, not all come back in the same moment. A stream is opened
-    anew only until its first piece has come.
+    anew only until its first piece has come. What did not answer in time is asked once more, whatever `max_retries` is.
 
-    `brake`: where those who ask the same vendor wait together after a 429; such a wait replaces this policy's own.
+    `brake`: where those who ask the same model wait together while its vendor refuses them; such a wait replaces this
+    policy's own, and for some time such a refusal is none of the `max_retries`, unless another model can be asked.
     """
 
     def __init__(
@@ -183,89 +224,117 @@ class RetryingModel(PassThroughModel):
         first_wait: float = 1.0,
         longest_wait: float = 60.0,
         brake: VendorThrottle | None = None,
+        is_patient: bool = True,
     ) -> None:
         super().__init__(model)
         self._brake = brake
         self._max_retries = max_retries
         self._first_wait = first_wait
         self._longest_wait = longest_wait
+        self._is_patient = is_patient
 
     def around(self, change: Callable[[Model], Model]) -> RetryingModel:
         """The same policy round another model, made from the one inside."""
+        return self._again(change(self._model), is_patient=self._is_patient)
+
+    def in_hurry(self) -> RetryingModel:
+        """The same, where another model can be asked: each refusal counts."""
+        return self._again(self._model, is_patient=False)
+
+    def _again(self, model: Model, *, is_patient: bool) -> RetryingModel:
         return RetryingModel(
-            change(self._model),
+            model,
             self._max_retries,
             first_wait=self._first_wait,
             longest_wait=self._longest_wait,
             brake=self._brake,
+            is_patient=is_patient,
         )
 
     async def complete(self, request: Request) -> Reply:
         attempt = partial(self._model.complete, request)
+        caller = object()
         try:
-            return await self._attempt(attempt)
+            return await self._attempt(attempt, caller)
         except TransientModelError as error:
             first = error
-        reply, failed = await self._retry(attempt, first)
-        return reply._replace(attempts=reply.attempts + failed)
+        reply, failed = await self._retry(attempt, first, caller)
+        return _add_failed(reply, failed)._replace(attempts=reply.attempts + len(failed))
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[str | Reply]]:
         def counted(reply: Reply) -> Reply:
-            return reply._replace(attempts=reply.attempts + failed)
+            return _add_failed(reply, failed)._replace(attempts=reply.attempts + len(failed))
 
         async def ask() -> AsyncIterator[str | Reply]:
             return await open_stream(stack, self._model, request, counted)
 
         async with AsyncExitStack() as stack:
-            failed = 0
+            failed: Sequence[ModelError] = ()
+            caller = object()
             try:
-                pieces = await self._attempt(ask)
+                pieces = await self._attempt(ask, caller)
             except TransientModelError as error:
-                pieces, failed = await self._retry(ask, error)
+                pieces, failed = await self._retry(ask, error, caller)
             yield pieces
 
-    async def _attempt(self, attempt: Callable[[], Awaitable[T]]) -> T:
+    async def _attempt(self, attempt: Callable[[], Awaitable[T]], caller: object) -> T:
         return (
             await _tell_attempt(attempt)
             if self._brake is None
-            else await self._brake.through(partial(_tell_attempt, attempt))
+            else await self._brake.through(partial(_tell_attempt, attempt), caller)
         )
 
-    def _waits_at_brake(self, state: RetryCallState) -> bool:
-        return self._brake is not None and _failure_of(state).is_rate_limit
+    def _patience(self, error: TransientModelError) -> float:
+        return 0.0 if self._brake is None or not self._is_patient else self._brake.patience(error)
 
-    async def _retry(self, attempt: Callable[[], Awaitable[T]], first: TransientModelError) -> tuple[T, int]:
-        """Repeats attempts after the failure `first`; returns the first success, and the number of failures."""
+    def _waits_at_brake(self, state: RetryCallState) -> bool:
+        return self._brake is not None and self._brake.patience(_failure_of(state)) > 0
+
+    async def _retry(
+        self, attempt: Callable[[], Awaitable[T]], first: TransientModelError, caller: object
+    ) -> tuple[T, Sequence[ModelError]]:
+        """Repeats attempts after the failure `first`; returns the first success, and the failures before it."""
         import tenacity
 
-        latest = first
+        failures = _Failures(self._patience)
+        failures.add(first)
 
         def choose_wait(state: RetryCallState) -> float:
-            nonlocal latest
-            latest = _failure_of(state)
             return 0 if self._waits_at_brake(state) else _seconds_asked(state) + jitter(state)
+
+        def is_over(state: RetryCallState) -> bool:
+            too_often = failures.counted > self._max_retries or failures.late >= _MOST_LATE
+            return too_often or _seconds_asked(state) > LONGEST_WAIT
 
         async def sleep(seconds: float) -> None:
             if not seconds:
                 return  # The brake has the wait, and tells of it.
+            latest = failures.all[-1]
             with spent_on("rate_limit" if latest.is_rate_limit else "backoff", str(latest)):
                 await anyio.sleep(seconds)
 
         jitter = tenacity.wait_random_exponential(multiplier=self._first_wait, max=self._longest_wait)
         attempts = tenacity.AsyncRetrying(
             retry=tenacity.retry_if_exception_type(TransientModelError),
-            stop=lambda state: state.attempt_number > self._max_retries or _seconds_asked(state) > LONGEST_WAIT,
+            stop=is_over,
             wait=choose_wait,
             sleep=sleep,
-            retry_error_callback=_give_up,
+            retry_error_callback=partial(_give_up, failures.all),
         )
         async for each in attempts:
-            failed = each.retry_state.attempt_number - 1
             with each:
-                if not failed:
+                if each.retry_state.attempt_number == 1:
                     raise first  # It was made before tenacity came, and counts.
-                return await self._attempt(attempt), failed
+                before = tuple(failures.all)
+                _allow_next(before)
+                try:
+                    return await self._attempt(attempt, caller), before
+                except TransientModelError as error:
+                    failures.add(error)
+                    raise
+                except ModelError as error:
+                    raise _with_failed(error, (*before, error)) from error.__cause__
         raise AssertionError("attempts end with an answer or a failure")
 
 
@@ -291,13 +360,15 @@ def _seconds_asked(state: RetryCallState) -> float:
     return _failure_of(state).retry_after or 0.0
 
 
-def _give_up(state: RetryCallState) -> NoReturn:
-    failure, failed = _failure_of(state), state.attempt_number
+def _give_up(failed: Sequence[TransientModelError], state: RetryCallState) -> NoReturn:
+    failure = _failure_of(state)
     asked = _seconds_asked(state)
     told = [f"the server asks to wait {asked:,.0f} s, which is too long"] if asked > LONGEST_WAIT else []
-    told += [f"gave up after {failed} attempts"] if failed > 1 else []
+    told += [f"gave up after {len(failed)} attempts"] if len(failed) > 1 else []
     if not told:
         raise failure
-    raise TransientModelError(
+    error = TransientModelError(
         f"{failure} ({', '.join(told)})", failure.retry_after, is_rate_limit=failure.is_rate_limit
-    ) from failure
+    )
+    error.status, error.is_timeout = failure.status, failure.is_timeout
+    raise _with_failed(error, failed) from failure

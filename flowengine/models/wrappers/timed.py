@@ -38,6 +38,8 @@ class TimedModel(PassThroughModel):
             yield timed
 
     async def _within(self, answer: Awaitable[T], request: Request) -> T:
-        with anyio.move_on_after(request.timeout):
+        with anyio.move_on_after(request.seconds()):
             return await answer
-        raise TransientModelError(f"model '{self.name}' did not answer within {request.timeout:g} s")
+        late = TransientModelError(f"model '{self.name}' did not answer within {request.seconds():g} s")
+        late.is_timeout, late.unanswered = True, 1
+        raise late

@@ -20,7 +20,7 @@ from model_server import Completion, Failure, ModelServer, Raw, ToolCall, Trunca
 from flowengine.agents.agent import Agent
 from flowengine.agents.standalone import run_sync
 from flowengine.errors import ModelConfigError, ModelError, PermanentModelError, TransientModelError
-from flowengine.models.http import native_model, vendor_batches
+from flowengine.models.http import connection_pool, native_model, vendor_batches, vendor_endpoint
 from flowengine.models.http.native_model import NativeModel
 from flowengine.models.http.vendor_batches import BatchableCall, batches_of
 from flowengine.models.messages import Message
@@ -28,7 +28,7 @@ from flowengine.models.model import Model, Reply, Request, TokenUsage
 from flowengine.models.open import get_llm
 from flowengine.models.outbound import VARIABLE
 from flowengine.models.wrappers import priced
-from flowengine.models.wrappers.retrying import FallbackModel
+from flowengine.models.wrappers.retrying import FallbackModel, RetryingModel
 from flowengine.models.wrappers.streaming_tap import tap_model
 
 QUESTION = (Message("system", "Be brief."), Message("user", "hi"))
@@ -214,14 +214,12 @@ async def test_what_will_never_work_is_permanent(server: ModelServer, status: in
     ("answer", "told"),
     [
         (Truncated(), "the connection broke off before the answer's end"),
-        (Raw(b"<html><body>Welcome</body></html>", "text/html"), "cannot be read as JSON: it begins with '<html>"),
         (Raw(b"<html>Bad gateway</html>", "text/html", 502), "the server answers with status 502 and a web page"),
         (Raw(b"{}", "application/json", 500), "the server answers with status 500: {}"),
         (Raw(b""), "cannot be read as JSON: it is empty"),
         (Raw(b'{"choices": ['), "cannot be read as JSON"),
         (Raw(b'{"choices": []}'), "the server's answer is empty, it has no choices"),
         (Raw(b'{"choices": [{}]}'), "the server's answer has no message"),
-        (Raw(b"[1]"), "the server's answer is no JSON object"),
         (Raw(b'{"error": {"message": "try again", "code": 503}}'), "openai/gpt-4o-mini: try again"),
     ],
 )
@@ -230,6 +228,28 @@ async def test_an_answer_that_is_none_is_transient(server: ModelServer, answer: 
     error = await error_of(model_of(server))
     assert isinstance(error, TransientModelError)
     assert told in str(error)
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (Raw(b"<html><body>Welcome</body></html>", "text/html"), "cannot be read as JSON: it begins with '<html>"),
+        (Raw(b"[1]"), "the server's answer is no JSON object"),
+        (Raw(b"{}"), "the server's answer is empty, it has no choices"),
+        (Raw(b"", status=204), "cannot be read as JSON: it is empty"),
+        (Raw(b"\x1b{}", headers={"content-encoding": "br"}), "packs its answer as 'br', which was not asked for"),
+    ],
+)
+@pytest.mark.parametrize("is_streamed", [False, True])
+async def test_what_would_be_the_same_again_is_asked_once(
+    server: ModelServer, answer: Any, told: str, is_streamed: bool
+) -> None:
+    server.respond_with([answer, "never asked"])
+    model: Model = RetryingModel(model_of(server))
+    error = await error_of(tap_model(model, lambda *_: None) if is_streamed else model)
+    assert isinstance(error, PermanentModelError)
+    assert is_streamed or told in str(error)
+    assert len(server.requests) == 1
 
 
 @pytest.mark.parametrize("provider", ["openai", "ollama", "groq", "google", "hosted_vllm", "lmstudio"])
@@ -314,7 +334,7 @@ async def test_what_a_stream_is_is_seen_from_its_beginning(server: ModelServer) 
     for _ in range(2):
         async with model_of(server).stream(asking()) as stream:
             assert [getattr(piece, "content", piece) async for piece in stream] == ["hi", "hi"]
-    with pytest.raises(TransientModelError, match="no stream of events: it begins with '<html>Log in'"):
+    with pytest.raises(PermanentModelError, match="no stream of events: it begins with '<html>Log in'"):
         async with model_of(server).stream(asking()) as stream:
             await anext(stream)
 
@@ -371,6 +391,46 @@ async def test_a_whole_answer_is_kept_although_its_formal_end_is_missing(close: 
         model = model_at(address)
         reply = await (tap_model(model, lambda *_: None) if is_streamed else model).complete(asking())
     assert reply.content == "hi {}"
+
+
+PIECE = b'data: {"choices": [{"delta": {"content": "h"}}]}\n\n'
+BEGUN = HEAD % b"text/event-stream" + b"%x\r\n%s\r\n" % (len(PIECE), PIECE)
+
+
+@pytest.mark.parametrize(
+    ("answer", "told", "unanswered"),
+    [
+        (BEGUN, "did not answer within 0.05 s", 1),
+        (b"+", "did not answer within 0.05 s", 1),
+        (b"+" + ScriptedHttp.CLOSE, "closed the connection without an answer", 1),
+        (BEGUN + ScriptedHttp.CLOSE, "broke off before the answer's end", 1),
+        (b"HTTP/1.1 503 Busy\r\ncontent-length: 0\r\n\r\n", "status 503", 0),
+        (b'{"error": {"type": "overloaded_error"}}', "overloaded", 0),
+    ],
+)
+async def test_what_was_sent_and_not_refused_may_be_billed(
+    answer: bytes, told: str, unanswered: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vendor_endpoint, "_SILENCE", 0.05)
+    with ScriptedHttp(answer) as address:
+        error = await error_of(tap_model(model_at(address), lambda *_: None), asking(timeout=None))
+    assert told in str(error)
+    assert error.unanswered == unanswered
+
+
+async def test_what_was_not_sent_is_not_billed(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert (await error_of(NativeModel("m", "ollama", settings={"api_base": "http://127.0.0.1:9"}))).unanswered == 0
+
+    async def never(*_: Any, **__: Any) -> None:
+        await anyio.sleep_forever()
+
+    monkeypatch.setattr(anyio, "connect_tcp", never)
+    monkeypatch.setattr(connection_pool, "_LONGEST_CONNECT", 0.01)
+    error = await error_of(model_at("http://127.0.0.1:9"), asking(timeout=None))
+    assert "it was not reached within 0.01 s" in str(error)
+    assert error.unanswered == 0
+    error = await error_of(model_at("http://127.0.0.1:9"), asking(timeout=0.001))
+    assert (error.unanswered, isinstance(error, TransientModelError)) == (0, True)
 
 
 async def test_an_error_of_the_reader_is_its_own(server: ModelServer) -> None:

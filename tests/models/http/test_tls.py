@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from flowengine.errors import TransientModelError
+from flowengine.errors import PermanentModelError
 from flowengine.models.http.native_model import NativeModel
 from flowengine.models.messages import Message
 from flowengine.models.model import Request
@@ -74,7 +74,7 @@ def model_at(port: int, host: str = "localhost") -> NativeModel:
 
 
 async def test_a_certificate_that_nobody_vouches_for_is_refused(secured: int) -> None:
-    with pytest.raises(TransientModelError, match=r"no connection to https://localhost:\d+/v1: its certificate is not"):
+    with pytest.raises(PermanentModelError, match=r"no connection to https://localhost:\d+/v1: its certificate is not"):
         await model_at(secured).complete(REQUEST)
 
 
@@ -124,6 +124,6 @@ async def test_a_proxy_carries_the_bytes_and_sees_none_of_them(
 async def test_a_bundle_that_is_not_there_is_named(secured: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", "/no/such/bundle.pem")
     with pytest.raises(
-        TransientModelError, match=r"no certificates can be read from /no/such/bundle\.pem: No such file"
+        PermanentModelError, match=r"no certificates can be read from /no/such/bundle\.pem: No such file"
     ):
         await model_at(secured).complete(REQUEST)
