@@ -139,7 +139,8 @@ class PromptBuilder:
         listed, loaded = ([], []) if self.skills is None else await self.skills.parts(self._query)
         loaded = [self._hide_secrets(each) for each in loaded]
         parts = question.parts(listed, [*context, *loaded, *await self._render_contexts()])
-        parts = await self._packing.pack(parts, self._packing.room(self._count_beside(caller.loop().schemas)))
+        whole = assemble_messages(self.words, parts)
+        parts = await self._packing.pack(parts, self._find_room(whole, caller.loop().schemas))
         self._attachments, self._shared = question.attachments, question.shared
         messages = assemble_messages(self.words, parts, self._shared)
         if question.attachments:
@@ -157,8 +158,7 @@ class PromptBuilder:
             self._is_stale, self._is_changed = False, True
         if self._asked not in messages:
             return messages
-        beside = self._count_beside([*request.tools, request.response_schema])
-        room = self._packing.room(beside)
+        room = self._find_room(messages, [*request.tools, request.response_schema])
         if not (self._is_changed or self.window.is_cut or self._packing.exceeds(messages, room)):
             return messages
         at = len(messages) - 1 - messages[::-1].index(self._asked)  # The chat before may hold an equal one.
@@ -171,10 +171,12 @@ class PromptBuilder:
         behind = len(shown) - at - 1
         return attach_files(shown, self._attachments, behind) if self._attachments else shown
 
-    def _count_beside(self, schemas: Iterable[Any]) -> int:
-        """Tokens of the schemas of tools and answers, and of the tool that is offered once something is taken out."""
+    def _find_room(self, messages: Sequence[Message], schemas: Iterable[Any]) -> int | None:
+        """The room beside the schemas of tools and answers, and of the tool that is offered once something is taken
+        out."""
         given = [each for each in schemas if each]
-        return self._packing.count_beside([*given, *(each.schema() for each in self.window.tools.tools if given)])
+        more = (each.schema() for each in self.window.tools.tools if given)
+        return self._packing.find_room(messages, [*given, *more])
 
     async def _gather_entries(self) -> list[PackedEntry]:
         """Gathers the providers' entries, or takes those recorded by an interrupted attempt of the node."""

@@ -274,16 +274,22 @@ class Packing:
         self._counts: dict[str, int] = {}
         self._told: Receipt | None = None
 
-    def room(self, beside: int) -> int | None:
-        """Tokens that the messages may have beside so many of what is sent with them; None: any number."""
+    def find_room(self, messages: Iterable[Message], schemas: Iterable[Any]) -> int | None:
+        """Tokens that messages may have beside the schemas that are sent with them; None: any number.
+
+        Nothing is counted where both fit whatever they have: the vocabulary alone takes half a second.
+        """
+        texts = [json.dumps(each, ensure_ascii=False) for each in schemas]
+        least = self._room_beside(sum(map(count_bytes, texts)))
+        if least is None or tokens_of(messages, count_bytes) <= least:
+            return self._room_beside(0)
+        return self._room_beside(sum(map(self._count, texts)))
+
+    def _room_beside(self, tokens: int) -> int | None:
         if self._window is None:
             return self._asked_for
-        left = max(self._window - beside, 1)
+        left = max(self._window - tokens, 1)
         return left if self._asked_for is None else min(left, self._asked_for)
-
-    def count_beside(self, schemas: Iterable[Any]) -> int:
-        """Tokens of the schemas that are sent beside the messages."""
-        return sum(self._count(json.dumps(each, ensure_ascii=False)) for each in schemas)
 
     async def pack(self, parts: Sequence[Part], room: int | None, *, is_strict: bool = False) -> list[Part]:
         """The parts with what became of each; noted, unless that is what was noted last.
