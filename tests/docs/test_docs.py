@@ -24,7 +24,14 @@ from flowengine.flowfile.analysis.flow_nodes import nodes_of
 from flowengine.flowfile.checks.codes import CODES
 from flowengine.flowfile.compile.scope import DESCRIBED, RESERVED, WORDS
 from flowengine.flowfile.loader import check_file, load_flow
-from flowengine.flowfile.project import file_table, notify_table, schedule_table, vendor_tables, webhook_tables
+from flowengine.flowfile.project import (
+    file_table,
+    masking_table,
+    notify_table,
+    schedule_table,
+    vendor_tables,
+    webhook_tables,
+)
 from flowengine.flowfile.project.model_tables import MODEL_KEYS
 from flowengine.flowfile.project.project import _EXPECTED
 from flowengine.flowfile.schema.reference import providers_section, reference
@@ -54,6 +61,7 @@ def test_the_page_of_the_project_file_has_every_key_with_a_description():
         "models": MODEL_KEYS,
         "prices": vendor_tables._KEYS,
         "files": file_table._KEYS,
+        "masking": masking_table._KEYS,
         "notify": notify_table._KEYS,
         "notify.mail": notify_table._MAIL_KEYS,
         "schedules": schedule_table._KEYS,
