@@ -19,10 +19,11 @@ from typing import Any, ClassVar, Final, Literal, NamedTuple, cast
 import h11
 import uvicorn
 from starlette.applications import Starlette
+from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 from uvicorn.server import HANDLED_SIGNALS
 
-from flowengine.errors import FlowEngineError
+from flowengine.errors import FlowEngineError, RunError
 from flowengine.server.app import stop
 
 __all__ = ["ConnectionLimits", "address_of", "listen", "make_config", "serve"]
@@ -168,7 +169,7 @@ def address_of(host: str, port: int) -> str:
     return f"http://{f'[{name}]' if ':' in name else name}:{port}"
 
 
-def make_config(app: Starlette, limits: ConnectionLimits) -> uvicorn.Config:
+def make_config(app: ASGIApp, limits: ConnectionLimits) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         http=make_connection_class(limits),
@@ -192,9 +193,37 @@ def serve(
 ) -> None:
     """Until Ctrl-C or SIGTERM, a second one ends the process at once; `ready` is called once requests are answered.
 
-    `end`: ends what the app has on its way, while requests are still answered; None: as the viewer does it.
+    `end`: ends what the app has on its way, while requests are still answered; None: as the viewer does it. An app
+    that does not start is a `FlowEngineError`, which says why.
     """
-    _Server(make_config(app, limits), ready, end or partial(stop, app)).run(sockets=[listening])
+    watched = _WatchedStart(app)
+    server = _Server(make_config(watched, limits), ready, end or partial(stop, app))
+    try:
+        server.run(sockets=[listening])
+    except SystemExit:  # As newer ones of the library answer it.
+        if watched.failure is None:
+            raise
+    if watched.failure is not None and not server.has_been_ready:
+        if isinstance(watched.failure, FlowEngineError):
+            raise watched.failure
+        name = type(watched.failure).__name__
+        raise RunError(f"the server cannot start: {name}: {watched.failure}") from watched.failure
+
+
+class _WatchedStart:
+    """Wraps an app and keeps why it did not start: the library tells nobody but its log."""
+
+    def __init__(self, app: Starlette) -> None:
+        self._app = app
+        self.failure: Exception | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await self._app(scope, receive, send)
+        except Exception as error:
+            if scope["type"] == "lifespan":
+                self.failure = error
+            raise
 
 
 class _Server(uvicorn.Server):
@@ -204,10 +233,12 @@ class _Server(uvicorn.Server):
         super().__init__(config)
         self._ready = ready
         self._end = end
+        self.has_been_ready = False
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started:
+            self.has_been_ready = True
             self._ready()
 
     @contextmanager

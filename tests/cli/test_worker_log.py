@@ -91,3 +91,15 @@ def test_what_libraries_log_has_the_same_form_and_is_one_line(capsys: pytest.Cap
         "a.library",
         "ValueError: wrong",
     )
+
+
+def test_a_worker_does_not_start_where_flows_could_read_a_whole_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    for folder in (Path("/"), home):
+        monkeypatch.chdir(folder)
+        assert main(["worker", "--until-idle", "--store", "postgresql://localhost:1/none"]) == 2
+        assert "would let submitted flows read the files below it" in capsys.readouterr().err

@@ -10,6 +10,7 @@ from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 from typing import Any, Final, Literal
 
 import anyio
@@ -117,6 +118,7 @@ def _format_time(record: logging.LogRecord) -> str:
     "--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True,
     help="Lines on stderr: as text, or an object of JSON each.",
 )  # fmt: skip
+@click.option("--any-folder", is_flag=True, help="Start in / or a home folder too: flows may read what is below.")
 @click.option("-q", "--quiet", is_flag=True, help="Print only errors on stderr.")
 @add_telemetry_options
 @store_option
@@ -146,9 +148,12 @@ def _work(
     until_idle: bool,
     health_port: int | None,
     health_host: str,
+    any_folder: bool,
     store: str | None,
     telemetry: TelemetryOptions,
 ) -> int:
+    if not any_folder:
+        _refuse_wide_folder(find_project().root)
     with ExitStack() as stack:
         kept = stack.enter_context(open_journal(store))
         stack.enter_context(telemetry.sending(kept, lambda text: log_notice(WorkerNotice(text, "telemetry"))))
@@ -174,6 +179,16 @@ def _work(
             )
         )
     return 0
+
+
+def _refuse_wide_folder(root: Path) -> None:
+    """Refuse a folder that holds a machine or a person's files: who submits runs may read what is below it."""
+    wide = {Path("/"), Path("/root"), Path.home()}
+    if root.resolve() in {each.resolve() for each in wide}:
+        raise FlowEngineError(
+            f"a worker started in {root} would let submitted flows read the files below it: start it in a folder of "
+            f"the flows' own documents (WORKDIR of a container), or say --any-folder"
+        )
 
 
 def _listen(host: str, port: int) -> socket.socket:
