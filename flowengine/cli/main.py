@@ -150,6 +150,11 @@ def _run(argv: Sequence[str]) -> int:
     if _find_recognizers not in MORE_RECOGNIZERS:
         MORE_RECOGNIZERS.append(_find_recognizers)
     try:
+        os.getcwd()
+    except FileNotFoundError:
+        complain("error: the folder that this command was started in is gone; go to another one")
+        return 2
+    try:
         code = cli.main(args=list(argv), prog_name="flowengine", standalone_mode=False)
     except click.Abort:
         complain("interrupted")

@@ -59,6 +59,28 @@ def test_a_file_is_no_folder_for_a_project(tmp_path: Path, capsys: pytest.Captur
     assert capsys.readouterr().err == f"error: {tmp_path / 'notes.txt'} is no folder\n"
 
 
+def test_what_would_not_be_read_is_not_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    (tmp_path / "pyproject.toml").write_text("[tool.flowengine]\nallow_calls = []\n")
+    (tmp_path / "hello.yaml").symlink_to("nowhere.yaml")
+    assert main(["init", str(tmp_path)]) == 0
+    told = capsys.readouterr().err
+    assert f"wrote no {tmp_path / 'flowengine.toml'}: the project file is [tool.flowengine] of" in told
+    assert f"left {tmp_path / 'hello.yaml'} as it is, a link that leads to nothing" in told
+    assert not (tmp_path / "flowengine.toml").exists()
+    assert main(["init", ""]) == 2
+    assert "FOLDER is empty" in capsys.readouterr().err
+
+
+def test_a_folder_that_is_gone_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys):
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert main(["runs", "list"]) == 2
+    assert capsys.readouterr().err == (
+        "error: the folder that this command was started in is gone; go to another one\n"
+    )
+
+
 def test_what_to_do_next_can_be_typed_as_it_stands(tmp_path: Path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["init", "."]) == 0

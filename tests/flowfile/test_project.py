@@ -29,6 +29,7 @@ def test_the_table_of_the_nearest_pyproject_is_the_project_file(tmp_path: Path) 
         pyproject_dot_toml="[project]\nname = 'x'\n[tool.flowengine]\nallow_calls = ['tools']\nallow_env = ['USER']\n"
         "pythonpath = ['src']\nstore = 'runs.db'\n[tool.flowengine.providers.openai]\nmax_parallel = 60\n",
         flows__deep__a_dot_yaml="",
+        src__tools_dot_py="",
     )
     found = find_project(tmp_path / "flows" / "deep" / "a.yaml")
     assert (found.root, found.file) == (tmp_path, tmp_path / "pyproject.toml")
@@ -81,6 +82,13 @@ def test_without_a_project_file_the_flows_folder_is_the_root(tmp_path: Path) -> 
         ("[files]\nmax_run = 1\nmax_file = 'x'", ":3:1: FE502 'max_file' of `files` is a size"),
         ("[files]\nmax_run = 1\nallow_urls = ['x']", ":3:1: FE502 'x' in 'allow_urls' of `files`"),
         ("[mcp_servers.b]\nurl = 'https://a'\n[mcp_servers.a]\ncommand = 3", ":3:2: FE502 `mcp_servers.a`: "),
+        ("pythonpath = ['not_there']", "FE503 'not_there' in `pythonpath` is no folder"),
+        ("allow_calls = ['lib.*']", "FE502 'lib.*' in `allow_calls` is no name of a module like shop.tools"),
+        ("allow_calls = ['.lib']", "FE502 '.lib' in `allow_calls` is no name of a module"),
+        ("allow_env = ['FOO_*']", "FE502 'FOO_*' in `allow_env` is no name of a variable; there are no patterns"),
+        ("prices = {'' = {input = 1, output = 1}}", "FE502 '' in `prices` is no model as flows write it"),
+        ("prices = {'OpenAI/gpt-4o' = {input = 1, output = 1}}", "did you mean 'openai/gpt-4o'?"),
+        ("providers.openai.base_url = 'http://'", "'base_url' of provider 'openai' is an address like https://host"),
         ("approve_external = true\n[tool.flowengine]\nstore = 'a'", "FE502 outside of [tool.flowengine], 'approve_ext"),
         ("[[webhooks]]\npath = 'a'\nflow = 1", ":3:1: FE502 [[webhooks]] number 1: 'flow' is a string"),
     ],

@@ -85,6 +85,8 @@ def command(folder: str, name: str | None, listing: bool, agents: bool, skills_f
     if wanted not in examples:
         known = did_you_mean(wanted, examples) or f"; there are: {', '.join(examples)}"
         raise InputError(f"there is no example '{wanted}'{known}")
+    if not folder.strip():
+        raise InputError("FOLDER is empty; '.' is the folder that you are in")
     root = Path(folder)
     if root.exists() and not root.is_dir():
         raise InputError(f"{root} is no folder")
@@ -165,6 +167,15 @@ def _check_place(root: Path, path: Path) -> None:
         raise InputError(f"{path} would be written outside of {root}: a link leads there")
 
 
+def _has_table(file: Path) -> bool:
+    """Tells whether the file is a project file already."""
+    try:
+        tool = tomllib.loads(file.read_text("utf-8-sig")).get("tool")
+    except (OSError, ValueError):
+        return False
+    return isinstance(tool, dict) and "flowengine" in tool
+
+
 def _write(root: Path, name: str | Path, text: str, *, is_forced: bool = False) -> bool:
     """Tells whether the file is written; one that is there stays, unless it is forced."""
     path = root / name
@@ -172,7 +183,11 @@ def _write(root: Path, name: str | Path, text: str, *, is_forced: bool = False) 
     with tells_refusals(path):
         path.parent.mkdir(parents=True, exist_ok=True)
     if os.path.lexists(path) and not is_forced:
-        complain(f"left {path} as it is")
+        is_dead = path.is_symlink() and not path.exists()
+        complain(f"left {path} as it is{', a link that leads to nothing' if is_dead else ''}")
+        return False
+    if path.name == "flowengine.toml" and _has_table(root / "pyproject.toml"):
+        complain(f"wrote no {path}: the project file is [tool.flowengine] of {root / 'pyproject.toml'}")
         return False
     write_output(path, [text], follows_link=False)
     return True

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -363,6 +364,11 @@ _FITS: Final[Mapping[str, Callable[[Any], bool]]] = {
 }
 
 
+_NAMES: Final = {
+    "allow_calls": (re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*"), "name of a module like shop.tools"),
+    "allow_env": (re.compile(r"[^\s=*?\[\]]+"), "name of a variable"),
+}
+"""Key → what each of its texts looks like, and is called."""
 _MOST_BITS: Final = 4_096
 
 
@@ -404,11 +410,16 @@ def _project(
         else:
             sound[key] = tuple(value) if expected is _LIST else value
 
+    for key, (is_name, kind) in _NAMES.items():
+        for each in (each for each in sound.get(key, ()) if not is_name.fullmatch(each)):
+            tell(f"'{each:.100}' in `{key}` is no {kind}; there are no patterns", "", (key,))
     _read_tables(sound, file.parent, tell, place_of)
     folders = {each: _find_inside(file.parent, each) for each in sound.get("pythonpath", ())}
-    for each in (each for each, folder in folders.items() if folder is None):
-        told = f"'{each}' in `pythonpath` leaves the project's root"
-        problems.append(Diagnostic("FE503", told, str(file), *position_of(("pythonpath",))))
+    for each, folder in folders.items():
+        if folder is None or not folder.is_dir():
+            problem = "is no folder" if folder is not None else "leaves the project's root"
+            told = f"'{each}' in `pythonpath` {problem}"
+            problems.append(Diagnostic("FE503", told, str(file), *position_of(("pythonpath",))))
     sound["pythonpath"] = tuple(folder for folder in folders.values() if folder is not None)
     return Project(file.parent, file, **sound), problems
 

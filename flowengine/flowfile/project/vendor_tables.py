@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from sys import float_info
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from flowengine.core.values import is_map
 from flowengine.errors import did_you_mean, find_nearest
@@ -38,7 +39,11 @@ def read_prices(table: Mapping[str, Any], tell: TellProblem) -> dict[str, Price]
     """Model, as flows write it, → its price."""
     found: dict[str, Price] = {}
     for model, given in table.items():
-        if not is_map(given):
+        vendor, _, rest = model.partition("/")
+        if not model.strip() or (rest and not is_vendor(vendor) and is_vendor(vendor.lower())):
+            told = f"'{model}' in `prices` is no model as flows write it"
+            tell(told, f"; did you mean '{vendor.lower()}/{rest}'?" if rest else "", ("prices", model))
+        elif not is_map(given):
             told = f"'{model}' in `prices` is a table with 'input' and 'output', in USD for a million tokens"
             tell(told, "", ("prices", model))
         elif _is_sound(model, given, tell):
@@ -66,8 +71,20 @@ def _is_amount(value: object) -> bool:
 
 
 def find_address_problem(value: object) -> str | None:
-    is_one = isinstance(value, str) and value.startswith(("http://", "https://"))
-    return None if is_one else "an address that starts with http:// or https://"
+    """Says what is expected where the value is no address that requests can go to.
+
+    >>> [find_address_problem(each) is None for each in ("https://a.com/v1", "http://", "http://a:99999", "http://a b")]
+    [True, False, False, False]
+    """
+    if not (isinstance(value, str) and value.startswith(("http://", "https://"))):
+        return "an address that starts with http:// or https://"
+    try:
+        parts = urlsplit(value)
+        is_sound = bool(parts.hostname) and parts.port != 0 and not (parts.query or parts.fragment)
+    except ValueError:
+        is_sound = False
+    is_sound = is_sound and value.isprintable() and " " not in value
+    return None if is_sound else "an address like https://host:8000/v1, without a query"
 
 
 def choose_from(words: Sequence[str]) -> Callable[[object], str | None]:
