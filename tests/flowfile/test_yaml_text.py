@@ -150,3 +150,9 @@ def test_texts_made_of_marks_give_a_value_or_problems(text: str) -> None:
 @given(st.binary(max_size=60))
 def test_any_bytes_give_a_text_or_a_problem(raw: bytes) -> None:
     assert isinstance(decode(raw), str | Diagnostic)
+
+
+def test_an_escaped_emoji_of_json_is_refused_with_what_to_write() -> None:
+    (problem,) = parse_yaml('{"v": "hi \\ud83c\\udf89"}').problems
+    assert (problem.code, problem.line) == ("FE104", 1)
+    assert "write the character itself, not the halves of a surrogate pair" in problem.message
