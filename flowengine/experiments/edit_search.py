@@ -32,6 +32,7 @@ from flowengine.runners.row_runs import RowResult
 
 __all__ = ["Blame", "BlameReport", "Probe", "changed_parts", "with_parts"]
 
+_NO_FLOW: Final = "by itself it makes no flow"
 _SINGLY: Final = 8
 """So many parts are tried one by one; of more, halves are tried first."""
 _BY_NAME: Final = ("nodes", "agents", "inputs", "shared_state", "outputs")
@@ -48,6 +49,8 @@ class Probe(NamedTuple):
     gain: Difference | None
     """Against the bad version, row by row."""
     error: str = ""
+    is_joint: bool = False
+    """Whether each of the parts makes a flow only beside others."""
 
 
 class BlameReport(NamedTuple):
@@ -69,9 +72,11 @@ class BlameReport(NamedTuple):
 
     @property
     def blamed(self) -> Sequence[str]:
-        """Parts that by themselves bring the score back for certain, the one that brings most first."""
-        found = [each for each in self.probes if len(each.parts) == 1 and each.gain is not None and _helps(self, each)]
-        return [each.parts[0] for each in sorted(found, key=lambda each: -abs(each.gain.mean if each.gain else 0.0))]
+        """Parts that by themselves bring the score back for certain, the one that brings most first; of those that
+        depend on each other all."""
+        found = [each for each in self.probes if (each.is_joint or len(each.parts) == 1) and _helps(self, each)]
+        ranked = sorted(found, key=lambda each: -abs(each.gain.mean if each.gain else 0.0))
+        return [part for each in ranked for part in each.parts]
 
 
 def _helps(report: BlameReport, probe: Probe) -> bool:
@@ -154,6 +159,7 @@ class Blame:
         whole = self._difference(good_scores)
         if good.finished and bad.finished and whole.n and whole.mean:
             await self._search(self.parts, whole)
+            await self._join_dependent_parts()
         return BlameReport(
             self.chosen,
             _mean(good_scores),
@@ -178,6 +184,17 @@ class Blame:
             if probe.gain is None or probe.gain.mean * whole.mean > 0:
                 await self._search(half, whole)
 
+    async def _join_dependent_parts(self) -> None:
+        """Parts that make no flow by themselves, such as a node and its reader, are taken back together."""
+        failed = {each.parts[0] for each in self._probes if len(each.parts) == 1 and each.error.startswith(_NO_FLOW)}
+        parts, more = list[Part](), [each for each in self.parts if _name(each) in failed]
+        while more:
+            parts += more
+            probe = await self._try(parts, [_name(each) for each in parts])
+            more = [each for each in self.parts if each not in parts and f"'{_name(each)}'" in probe.error]
+            if not more and len(parts) > 1:
+                self._probes.append(probe._replace(is_joint=True))
+
     async def _probe(self, parts: Sequence[Part]) -> Probe:
         names = [_name(each) for each in parts]
         probe = await self._try(parts, names)
@@ -195,7 +212,7 @@ class Blame:
                 flow = Flow.from_text(text, place, environ=self.environ)
             except FlowError as error:
                 said = error.diagnostics[0].message if error.diagnostics else str(error)
-                return Probe(names, None, None, f"by itself it makes no flow: {said}")
+                return Probe(names, None, None, f"{_NO_FLOW}: {said}")
             made = await self._score(flow, f"blame: {', '.join(names)}"[:200])
         if not made.finished:
             return Probe(names, None, None, "the limit was reached")

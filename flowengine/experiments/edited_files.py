@@ -1,4 +1,5 @@
-"""Finds what two versions of a flow have in files beside its own: code that it calls, and texts that it takes.
+"""Finds what two versions of a flow have in files beside its own: code that it calls, texts that it takes, and the
+project file.
 
 Code is told apart by its functions, classes and constants, each a part of its own; a file whose imports or other
 statements differ too is one part, and so is a text. A version with some of them taken back is written into a folder of
@@ -41,7 +42,7 @@ class FileEdit(NamedTuple):
     """Of the function, class or constant; empty: the whole file."""
 
     def __str__(self) -> str:
-        kind = "code" if self.file.endswith(".py") else "text"
+        kind = "code" if self.file.endswith(".py") else "project file" if self.file.endswith(".toml") else "text"
         return f"{kind} {self.file}{f':{self.name}' if self.name else ''}"
 
 
@@ -66,7 +67,7 @@ def _files_of(flow: Flow, path: Path) -> Mapping[str, Path]:
     """Name in the project → file, of all that a flow is made of beside its own."""
     project, listening = find_project(path), _Listening()
     load_flow(path, project=project, files=listening)
-    found = set(listening.read)
+    found = {*listening.read, *([] if project.file is None else [project.file])}
     for node in flow.plan.all_nodes.values():
         for function in node.code:
             found.update(imported_files(getattr(function, "__module__", None) or ""))

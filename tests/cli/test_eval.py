@@ -153,6 +153,7 @@ def test_the_edit_between_two_revisions_is_blamed(flowengine: Command, folder: P
                 "shout       1.000  +1.000       may be chance",
                 "",
                 "no part by itself brings the score back for certain",
+                "not tried: files that code reads, what is installed, the environment, and other models behind a name",
             ],
         ),
     ],

@@ -58,6 +58,20 @@ async def test_the_edit_that_spoils_the_answer_is_found_singly(tmp_path: Path) -
     assert calls < 12 * 5 * 6  # Two versions and four probes would be so many, if each were run anew.
 
 
+async def test_a_node_and_its_reader_are_taken_back_together_and_the_project_file_is_tried(tmp_path: Path) -> None:
+    asked = project(tmp_path, 3)
+    good = flow(3, bad=False)
+    asked.good.write_text(good)
+    asked.bad.write_text(good.replace("n1", "m1").replace("nodes.m1.output }}", "nodes.m1.output }} spoilt"))
+    (tmp_path / "bad" / "flowengine.toml").write_text('allow_calls = ["steps"]\n[models.fast]\nmodel = "offline"\n')
+    report = await Blame(file=load_eval(asked.file.path), store=asked.store, good=asked.good, bad=asked.bad).run()
+    assert (report.good, report.bad) == (1.0, 0.0)
+    assert set(report.parts) == {"n1", "n2", "m1", "project file flowengine.toml"}
+    *_, joint = report.probes
+    assert (joint.is_joint, joint.mean) == (True, 1.0), report.probes
+    assert report.blamed == list(joint.parts)
+
+
 @pytest.mark.long
 async def test_of_many_edits_halves_are_tried_first(tmp_path: Path) -> None:
     report = await project(tmp_path, 14).run()

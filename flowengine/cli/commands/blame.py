@@ -99,6 +99,8 @@ def _lines(report: BlameReport) -> Iterator[str]:
         yield ""
         names = ", ".join(f"'{each}'" for each in report.blamed)
         yield f"to blame: {names}" if names else "no part by itself brings the score back for certain"
+        if not names:
+            yield "not tried: files that code reads, what is installed, the environment, and other models behind a name"
     paid = format_dollars(report.paid_usd, is_whole=not report.paid_unpriced_calls)
     yield f"paid {paid}{'' if report.finished else '; the limit was reached'}"
 
