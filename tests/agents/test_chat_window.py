@@ -9,6 +9,8 @@ from itertools import islice
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from flowengine.agents.agent import Agent
 from flowengine.agents.prompt_parts import tokens_of
@@ -221,3 +223,34 @@ async def test_two_hundred_rounds_fit_every_window_of_the_table():
 
 def test_messages_are_counted_with_what_holds_them_together():
     assert tokens_of([Message("user", "Hello, world!")], count_tokens) == 8
+
+
+@settings(deadline=None, max_examples=25)
+@given(
+    st.lists(st.lists(st.integers(0, 3_000), min_size=1, max_size=4), min_size=1, max_size=12), st.integers(500, 3_000)
+)
+def test_whatever_tools_say_the_chat_fits_is_whole_and_loses_nothing_for_good(rounds: list[list[int]], budget: int):
+    """`rounds`: the characters of the results of each round."""
+    said: list[str] = []
+
+    def say(size: int) -> str:
+        "Say something."
+        said.append(f"{len(said)} " + "word " * (size // 5))
+        return said[-1]
+
+    wishes = [ask(*(("say", {"size": size}) for size in each)) for each in rounds]
+    recalled = [ask(("recall", {"id": f"r{n}"})) for n in (1, 2)]
+    model = ScriptedModel([*wishes, *recalled, "Done."])
+    agent = Agent("a", "I", model=model, tools=[say], max_tool_rounds=20, max_parallel_tools=1, context_budget=budget)
+    agent.run("Go")
+    for request in model.requests:
+        assert tokens_of(request.messages, count_tokens) <= budget
+        asked = {each.id for message in request.messages for each in message.tool_calls}
+        assert all(each.tool_call_id in asked for each in request.messages if each.role == "tool")
+        newest = [each for each in request.messages if each.role == "tool" and each.content.strip()]
+        assert newest or request is model.requests[0]
+    offered = [any("recall" in str(tool) for tool in each.tools) for each in model.requests]
+    assert offered == sorted(offered)  # Once offered it stays.
+    if offered[len(rounds)]:
+        first = model.requests[len(rounds) + 1].messages[-1].content
+        assert first.startswith(said[0][:20])

@@ -260,3 +260,20 @@ def test_a_random_history_is_packed_within_its_budget(seed: int):
 def test_texts_of_any_characters_are_packed_within_the_budget(texts: list[str], budget: int):
     packed = pack([Fragment(each, f"s{number}") for number, each in enumerate(texts)], budget)
     assert count_tokens(join_fragments(packed.kept)) <= budget
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.lists(st.integers(1, 120), min_size=1, max_size=6), st.integers(0, 500))
+def test_those_that_share_their_room_each_keep_a_part(sizes: list[int], budget: int) -> None:
+    entries = [
+        PackedEntry(Fragment(" ".join(["word"] * size), "tools", priority=1, label=str(n)), shares=True)
+        for n, size in enumerate(sizes)
+    ]
+    packed = pack(entries, budget, count=lambda text: len(text.split()))
+    left = [len(each.fragment.text.split()) if each.state != "dropped" else 0 for each in packed.entries]
+    assert sum(left) <= budget
+    share = budget // len(sizes) - 2  # Less what stands between two of them.
+    for size, kept in zip(sizes, left, strict=True):
+        assert kept >= min(size, share) - 1 or share < 16, (sizes, left)
+    great = [kept for size, kept in zip(sizes, left, strict=True) if kept < size]
+    assert max(great, default=0) - min(great, default=0) <= 2 or share < 16
