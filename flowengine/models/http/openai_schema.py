@@ -34,7 +34,7 @@ _MOST_NAMES: Final = 5000
 
 def describe_schema(request: Request, traits: VendorTraits) -> dict[str, Any]:
     """Name and schema of the answer that a request asks for."""
-    strict = make_strict(request.response_schema or {}) if traits.strict_schemas else None
+    strict = _strict_of(request.response_schema or {}) if traits.strict_schemas else None
     if strict is None:
         return {"name": request.response_name, "schema": request.response_schema}
     return {"name": request.response_name, "schema": strict, "strict": True}
@@ -44,8 +44,24 @@ def describe_function(tool: Mapping[str, Any], traits: VendorTraits) -> dict[str
     """The function of a tool, strict where it can be."""
     function = dict(cast("Mapping[str, Any]", tool.get("function", tool)))
     parameters = function.get("parameters")
-    strict = make_strict(cast("Mapping[str, Any]", parameters)) if isinstance(parameters, Mapping) else None
-    return function if strict is None or not traits.strict_tools else {**function, "parameters": strict, "strict": True}
+    if not traits.strict_tools or not isinstance(parameters, Mapping):
+        return function
+    strict = _strict_of(cast("Mapping[str, Any]", parameters))
+    return function if strict is None else {**function, "parameters": strict, "strict": True}
+
+
+_MOST_KNOWN: Final = 1000
+_known: Final[dict[int, tuple[Mapping[str, Any], dict[str, Any] | None]]] = {}
+"""Id of a schema → the schema, kept so that no other has its id, and how it is sent: each round asks with the same."""
+
+
+def _strict_of(schema: Mapping[str, Any]) -> dict[str, Any] | None:
+    known = _known.get(id(schema))
+    if known is None:
+        if len(_known) >= _MOST_KNOWN:
+            _known.clear()
+        known = _known[id(schema)] = schema, make_strict(schema)
+    return known[1]
 
 
 def make_strict(schema: Mapping[str, Any]) -> dict[str, Any] | None:
