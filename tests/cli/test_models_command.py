@@ -86,6 +86,15 @@ def test_the_data_are_for_scripts(flowengine: Command, ran: Path, monkeypatch: p
         "price": {"input": 1.0, "output": 2.0, "per_call": 0.0},
         "structured_output": "json_schema",
         "images": False,
+        "capabilities": {
+            "api": None,
+            "thinks": False,
+            "efforts": [],
+            "usual_effort": "",
+            "sampling": "always",
+            "tools": True,
+            "streams": True,
+        },
         "options": {"seed": 7},
         "key": {"from": "variable", "name": "FAST_KEY", "is_set": True},
         "place": "flowengine.toml:1:2",
@@ -106,6 +115,13 @@ def test_a_key_that_is_not_set_and_a_name_that_goes_nowhere_are_told(flowengine:
     assert "no model 'fsat' is in `models` of the project file; did you mean 'fast'?" in said.out
     said = flowengine("models", "openai/gpt-4o", "--json")
     assert json.loads(said.out)[0]["window"] == 128000
+
+
+def test_what_decides_what_a_call_may_say_is_told(flowengine: Command, ran: Path) -> None:
+    said = flowengine("models", "openai/gpt-5-pro").out
+    assert (
+        "openai/gpt-5-pro: asked at OpenAI's Responses API alone; takes `reasoning_effort` high; takes no temperature"
+    ) in said
 
 
 def test_a_project_without_names_is_told_how_to_give_one(flowengine: Command, folder: Path) -> None:

@@ -9,8 +9,11 @@ import click
 
 from flowengine.cli.environment import read_model_facts
 from flowengine.cli.terminal import Results, complain, format_count, format_table
+from flowengine.core.context import EMPTY
 from flowengine.errors import ModelConfigError
 from flowengine.flowfile.project.project import Project, find_project
+from flowengine.models.capabilities import Capabilities, SaidCapabilities
+from flowengine.models.capability_lookup import capabilities_of
 from flowengine.models.definitions import KeySource, find_key_source
 from flowengine.models.http.vendor_traits import traits_of
 from flowengine.models.open import served_natively
@@ -132,6 +135,11 @@ def _format_key(key: KeySource) -> str:
     return f"{key.name} is set" if key.is_set else f"{key.name} is not set"
 
 
+def _look_up_capabilities(known: KnownModel) -> Capabilities:
+    said = EMPTY if known.definition is None else known.definition.capabilities
+    return capabilities_of(known.provider, known.name, said)
+
+
 def _explain(listed: list[ListedModel]) -> Iterator[str]:
     """Yields remarks that do not fit into the table."""
     for each in listed:
@@ -140,8 +148,25 @@ def _explain(listed: list[ListedModel]) -> Iterator[str]:
             continue
         if each.base_url is not None:
             yield f"{each.name}: at {_without_secrets(each.base_url)}"
+        yield from _explain_thinking(each.name, _look_up_capabilities(each.known))
         if each.known.options:
             yield f"{each.name}: {', '.join(f'{name} {value}' for name, value in each.known.options.items())}"
+
+
+def _explain_thinking(name: str, can: Capabilities) -> Iterator[str]:
+    """Says what decides what a call may say: interface, efforts, temperature, tools."""
+    facts = [f"asked at OpenAI's {_APIS[can.api]} alone"] if can.api is not None else []
+    if can.efforts:
+        facts.append(f"takes `reasoning_effort` {', '.join(can.efforts)}")
+    if can.sampling in ("never", "unless it thinks"):
+        facts.append(f"takes {'no temperature' if can.sampling == 'never' else 'a temperature unless it thinks'}")
+    if can.tools is False:
+        facts.append("calls no tools")
+    if facts:
+        yield f"{name}: {'; '.join(facts)}"
+
+
+_APIS: Final = {"chat": "chat completions", "responses": "Responses API"}
 
 
 def _without_secrets(address: str) -> str:
@@ -152,6 +177,11 @@ def _without_secrets(address: str) -> str:
 
 
 # --- for scripts
+
+
+def _to_said(can: Capabilities) -> dict[str, Any]:
+    """Returns what is known of a model, by the keys with which a project would say it."""
+    return {name: getattr(can, name) for name in SaidCapabilities._fields if name != "same_as"}
 
 
 def _to_data(each: ListedModel) -> dict[str, Any]:
@@ -171,6 +201,7 @@ def _to_data(each: ListedModel) -> dict[str, Any]:
         "price": None if price is None else {"input": price.input, "output": price.output, "per_call": price.per_call},
         "structured_output": each.structured_output,
         "images": known.takes_images,
+        "capabilities": _to_said(_look_up_capabilities(known)),
         "options": dict(known.options or {}),
         "key": None if key is None else {"from": key.kind, "name": key.name or None, "is_set": key.is_set},
         "place": known.definition.place if known.definition is not None else None,
