@@ -113,7 +113,10 @@ class AnthropicMessages:
 
     def headers(self, settings: Mapping[str, Any]) -> dict[str, str]:
         key = settings.get("api_key")
-        return {"anthropic-version": _VERSION, **({"x-api-key": str(key)} if key else {})}
+        return {
+            "anthropic-version": str(settings.get("api_version") or _VERSION),
+            **({"x-api-key": str(key)} if key else {}),
+        }
 
     def body(self, request: Request, traits: VendorTraits, *, stream: bool) -> dict[str, Any]:
         body: dict[str, Any] = {"model": request.model, "max_tokens": 0}

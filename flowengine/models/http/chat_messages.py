@@ -6,6 +6,7 @@ Which fields of an answer go back to which vendor is data (`VendorTraits.kept_fi
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from hashlib import blake2b
 from typing import Any, Final, cast
 
 from flowengine.models.attachments import openai_parts
@@ -20,6 +21,8 @@ _OF_CALL: Final = "of_tool_call"
 
 def to_chat_message(message: Message, traits: VendorTraits) -> dict[str, Any]:
     """The message as the vendor reads it."""
+    if traits.call_id_length and (message.tool_calls or message.tool_call_id):
+        message = _with_short_ids(message, traits.call_id_length)
     if not message.vendor_parts and not message.attachments:
         return as_dict(message)
     shape = as_dict(message._replace(vendor_parts=(), attachments=()))
@@ -33,6 +36,19 @@ def to_chat_message(message: Message, traits: VendorTraits) -> dict[str, Any]:
             if call["id"] == part[_OF_CALL]:
                 call.update({name: value for name, value in part.items() if name in traits.kept_of_calls})
     return shape
+
+
+def _with_short_ids(message: Message, length: int) -> Message:
+    """The message with ids that the vendor takes, for those that another one gave: the same ones for the same."""
+
+    def shorten(id: str) -> str:
+        if len(id) == length and id.isascii() and id.isalnum():
+            return id
+        return blake2b(id.encode("utf-8", "replace"), digest_size=length).hexdigest()[:length]
+
+    calls = tuple(each._replace(id=shorten(each.id)) for each in message.tool_calls)
+    answered = message.tool_call_id and shorten(message.tool_call_id)
+    return message._replace(tool_calls=calls, tool_call_id=answered)
 
 
 def vendor_parts_of(

@@ -7,6 +7,7 @@ A protocol waits for nothing and sends nothing: `native_model` does. It knows no
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol, cast
@@ -25,6 +26,8 @@ __all__ = [
     "VendorAnswer",
     "as_object",
     "as_text",
+    "ends_in_half",
+    "join_surrogates",
     "list_of_objects",
     "read_vectors",
     "with_own_ids",
@@ -41,6 +44,25 @@ def as_object(value: Any) -> dict[str, Any]:
 
 def as_text(value: Any) -> str:
     return value if isinstance(value, str) else ""
+
+
+_PAIR: Final = re.compile("[\ud800-\udbff][\udc00-\udfff]")
+
+
+def join_surrogates(text: str) -> str:
+    """The text, with characters that came as two halves put together.
+
+    >>> join_surrogates("a \\ud83d\\ude00") == "a \U0001f600"
+    True
+    """
+    if text.isascii():
+        return text
+    return _PAIR.sub(lambda found: found[0].encode("utf-16", "surrogatepass").decode("utf-16"), text)
+
+
+def ends_in_half(text: str) -> bool:
+    """Tells whether the other half of a text's last character is still to come."""
+    return "\ud800" <= text[-1:] <= "\udbff"
 
 
 def list_of_objects(value: Any) -> list[Mapping[str, Any]]:

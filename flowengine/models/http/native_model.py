@@ -25,6 +25,8 @@ from flowengine.models.http.chat_protocol import (
     StreamedEvent,
     StreamFailureError,
     VendorAnswer,
+    ends_in_half,
+    join_surrogates,
     read_vectors,
 )
 from flowengine.models.http.loop_client import BrokenExchangeError, HttpAnswer, HttpCall, send_call
@@ -150,7 +152,7 @@ class NativeModel:
             EventReader(),
             HiddenStream(self._endpoint.keys),
         )
-        is_open, is_broken, heard = True, False, 0
+        is_open, is_broken, heard, half = True, False, 0, ""
         while is_open and not collector.is_complete:
             with self._endpoint.telling_errors(patience):
                 if not chunk:
@@ -162,10 +164,11 @@ class NativeModel:
                 heard += len(found)
                 if not is_open or collector.is_complete:
                     answer.keep_arrived()
-            chunk = b""
-            if (piece := shown.feed("".join(found))) and not answer.is_late:
+            chunk, text = b"", join_surrogates(half + "".join(found))
+            half = text[-1] if ends_in_half(text) else ""
+            if (piece := shown.feed(text.removesuffix(half))) and not answer.is_late:
                 yield piece
-        if (piece := shown.close()) and not answer.is_late:
+        if (piece := shown.feed(half) + shown.close()) and not answer.is_late:
             yield piece
         with self._endpoint.telling_errors():
             if not heard:
@@ -214,8 +217,10 @@ class NativeModel:
                     f'set it at the server, or `adapter = "litellm"` in [providers.{self.provider}]'
                 )
         body = protocol.body(asked, traits, stream=stream)
-        path, headers = protocol.path(name, endpoint.settings), protocol.headers(endpoint.settings)
-        return endpoint.post(path, headers, body, stream=stream)
+        settings = endpoint.settings
+        if traits.api_version and not endpoint.is_elsewhere and body.keys().isdisjoint(_SAMPLING):
+            settings = {"api_version": traits.api_version, **settings}
+        return endpoint.post(protocol.path(name, settings), protocol.headers(settings), body, stream=stream)
 
     def _seconds_of(self, request: Request) -> float:
         return request.seconds(None if request.timeout is not None else longest_answer(self.provider, self.name))
@@ -224,7 +229,7 @@ class NativeModel:
 
     def _finish(self, answer: VendorAnswer, request: Request, seconds: float, share: float = 1) -> Reply:
         """The answer with its price, as far as it may be told."""
-        reply = answer.reply
+        reply = answer.reply._replace(content=join_surrogates(answer.reply.content))
         cost = reply.cost_usd
         if cost is None:
             cost = cost_of(self.provider, self.name, reply.usage, request.extra)
@@ -246,6 +251,10 @@ def make_native_model(
 ) -> Model:
     """The backend of the vendors in `NATIVE`."""
     return NativeModel(name, vendor.name, settings=settings, structured_output=structured_output, said=said)
+
+
+_SAMPLING: Final = ("temperature", "top_p", "top_k")
+"""Options that the newest version of Anthropic's API has no longer."""
 
 
 def _is_whole(answer: HttpAnswer, beginning: bytes) -> bool:

@@ -276,6 +276,8 @@ class ChatCollector:
         self._usage: Any = None
         self._model = ""
         self._reason = ""
+        self._choices: list[Any] = []
+        """The index of the answer that is read."""
 
     def add(self, event: StreamedEvent) -> str:
         if event.data.strip() == "[DONE]":
@@ -290,8 +292,12 @@ class ChatCollector:
         """Take the content of an event."""
         self._model = as_text(chunk.get("model")) or self._model
         self._usage = chunk.get("usage") or self._usage
-        choice = _first_choice(chunk)
-        return "" if choice is None else self._add_choice(choice)
+        for choice in list_of_objects(chunk.get("choices")):
+            self._choices.append(choice.get("index"))
+            del self._choices[1:]
+            if choice.get("index") == self._choices[0]:  # Of several answers the first one is taken.
+                return self._add_choice(choice)
+        return ""
 
     @property
     def has_ended(self) -> bool:
@@ -348,8 +354,17 @@ class ChatCollector:
             index = self._last + 1 if told in self._calls else told
         elif (id := as_text(call.get("id"))) and id != self._calls[index][0] and self._calls[index][1]:
             index = self._last + 1 if as_text(as_object(call.get("function")).get("name")) else index
+        elif not id and as_text(as_object(call.get("function")).get("name")) and self._is_whole(index):
+            index = self._last + 1
         self._indices[told] = index
         return index
+
+    def _is_whole(self, index: int) -> bool:
+        """Tells whether a call has all its arguments: what comes with a name then is another one."""
+        try:
+            return isinstance(json.loads("".join(self._arguments[index])), dict)
+        except (ValueError, RecursionError):
+            return False
 
     def _next_index(self, call: Mapping[str, Any], position: int) -> int:
         """Returns the index of a tool call's piece without one: a new id starts a call, other pieces continue the

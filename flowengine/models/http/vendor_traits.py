@@ -73,6 +73,10 @@ class VendorTraits:
     cached_tokens: tuple[str, ...] = ("prompt_tokens_details.cached_tokens",)
     """Where the usage tells the tokens that a cache served; the first place that is there counts."""
     cache_write_tokens: tuple[str, ...] = ()
+    api_version: str = ""
+    """The version that is asked for at the vendor's own address; empty: the one that all its models know."""
+    call_id_length: int = 0
+    """Letters and digits of a tool call's id, where the vendor takes no others."""
     told_cost: str = ""
     """Where the usage tells what the call cost."""
     told_cost_unit: float = 1.0
@@ -214,6 +218,7 @@ NATIVE: Final[Mapping[str, VendorTraits]] = {
         ),
         "https://api.anthropic.com",
         path="",
+        api_version="2026-10-21",  # https://platform.claude.com/docs/en/api/versioning
         structured_output="tool",
         longest_answer=64_000,
         cache_marks="blocks",
@@ -318,6 +323,7 @@ NATIVE: Final[Mapping[str, VendorTraits]] = {
         takes_stream_options=False,
         strict_schemas=True,
         options={"seed": "random_seed"},
+        call_id_length=9,  # https://github.com/mistralai/mistral-common, its validators
         models=(ModelRule("codestral-mamba|^mathstral", {"structured_output": "prompt"}),),
     ),
     "together_ai": VendorTraits(

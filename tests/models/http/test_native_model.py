@@ -411,7 +411,8 @@ BEGUN = HEAD % b"text/event-stream" + b"%x\r\n%s\r\n" % (len(PIECE), PIECE)
 async def test_what_was_sent_and_not_refused_may_be_billed(
     answer: bytes, told: str, unanswered: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(vendor_endpoint, "_SILENCE", 0.05)
+    if "within" in told:
+        monkeypatch.setattr(vendor_endpoint, "_SILENCE", 0.05)
     with ScriptedHttp(answer) as address:
         error = await error_of(tap_model(model_at(address), lambda *_: None), asking(timeout=None))
     assert told in str(error)
@@ -431,6 +432,31 @@ async def test_what_was_not_sent_is_not_billed(monkeypatch: pytest.MonkeyPatch) 
     assert error.unanswered == 0
     error = await error_of(model_at("http://127.0.0.1:9"), asking(timeout=0.001))
     assert (error.unanswered, isinstance(error, TransientModelError)) == (0, True)
+
+
+async def test_a_character_that_comes_in_two_halves_is_one() -> None:
+    halves = b"".join(
+        b'data: {"choices": [{"index": 0, "delta": {"content": "%s"}}]}\n\n' % each
+        for each in (b"a\\ud83d", b"\\ude00b")
+    )
+    with ScriptedHttp(
+        HEAD % b"text/event-stream"
+        + b"%x\r\n%s\r\n" % (len(halves), halves)
+        + b"%x\r\n%s\r\n0\r\n\r\n" % (len(EVENTS["openai"]), EVENTS["openai"])
+    ) as address:
+        async with model_at(address).stream(asking()) as stream:
+            *pieces, reply = [piece async for piece in stream]
+    assert "".join(map(str, pieces)) == getattr(reply, "content", "") == "a\U0001f600bhi"
+
+
+def test_the_newest_version_of_the_api_is_asked_for_where_nothing_in_a_call_needs_an_older_one() -> None:
+    def version(**more: Any) -> str:
+        model = NativeModel("claude-haiku-4-5", "anthropic", settings={"api_key": KEY, **more.pop("settings", {})})
+        return dict(model._post(asking(**more), stream=False).headers)["anthropic-version"]
+
+    assert version() == "2026-10-21"
+    assert version(temperature=0.7) == version(extra={"top_k": 5}) == "2023-06-01"
+    assert version(settings={"api_base": "http://127.0.0.1:9"}) == "2023-06-01"
 
 
 async def test_an_error_of_the_reader_is_its_own(server: ModelServer) -> None:

@@ -298,3 +298,31 @@ def test_what_a_model_thought_is_counted_from_the_total_where_only_that_tells(
 def test_what_the_vendor_says_it_charged_is_the_cost(provider: str, usage: Any, dollars: float | None) -> None:
     told = read_told_cost(usage, traits_of(provider, "m"))
     assert told == (None if dollars is None else pytest.approx(dollars))
+
+
+def test_of_several_answers_the_first_one_is_read() -> None:
+    def of(index: int, text: str) -> Mapping[str, Any]:
+        return {"choices": [{"index": index, "delta": {"content": text}}]}
+
+    both = {"choices": [{"index": 1, "delta": {"content": "Z"}}, {"index": 0, "delta": {"content": "c"}}]}
+    assert streamed(of(0, "a"), of(1, "Z"), of(0, "b"), both, END).reply.content == "abc"
+
+
+def test_calls_that_all_have_the_index_0_and_no_id_are_kept_apart() -> None:
+    def call(name: str, arguments: str) -> Mapping[str, Any]:
+        return delta(tool_calls=[{"index": 0, "function": {"name": name, "arguments": arguments}}])
+
+    found = streamed(call("f", '{"x": 1}'), call("g", '{"y": 2}'), END).reply.tool_calls
+    assert [(each.name, each.arguments) for each in found] == [("f", '{"x": 1}'), ("g", '{"y": 2}')]
+    pieces = streamed(call("f", '{"x":'), call("f", " 1}"), END).reply.tool_calls
+    assert [(each.name, each.arguments) for each in pieces] == [("f", '{"x": 1}')]
+
+
+def test_a_vendor_is_sent_ids_of_the_form_that_it_takes() -> None:
+    asked = Message("assistant", "", tool_calls=(ToolRequest("call_0", "f", "{}"), ToolRequest("abcDEF123", "g", "{}")))
+    chat = (Message("user", "x"), asked, Message("tool", "1", tool_call_id="call_0"))
+    body = OPENAI_CHAT.body(Request("m", chat), traits_of("mistral", "m"), stream=False)
+    first, second = (each["id"] for each in body["messages"][1]["tool_calls"])
+    assert len(first) == 9
+    assert first.isalnum()
+    assert (body["messages"][2]["tool_call_id"], second) == (first, "abcDEF123")
