@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 import re
 import statistics
-from collections.abc import Awaitable, Callable, Sequence
-from itertools import pairwise
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from itertools import accumulate, pairwise
 from typing import Final, NamedTuple, TypeAlias
 
 from anyio import to_thread
@@ -51,12 +51,22 @@ class Measured(NamedTuple):
     tokens_eager: int
     """Everything in the prompt: the list and all bodies, no tools."""
     tokens_actual: int
-    """The list, the schemas of the tools, the calls and what they answered."""
+    """The list, the schemas of the tools, the calls and what they answered: the last prompt."""
+    tokens_paid: int
+    """The prompts of all requests together: each round sends again what the ones before it sent."""
 
     @property
     def saved(self) -> float:
-        """The share that is not used, 0.0–1.0; below 0 where disclosure costs more than it saves."""
-        return 1 - self.tokens_actual / self.tokens_eager if self.tokens_eager else 0.0
+        """The share that the last prompt does not hold, 0.0–1.0; below 0 where it holds more."""
+        return self._share(self.tokens_actual)
+
+    @property
+    def saved_paid(self) -> float:
+        """The share of input tokens that is not paid; below 0 where disclosure costs more than it saves."""
+        return self._share(self.tokens_paid)
+
+    def _share(self, tokens: int) -> float:
+        return 1 - tokens / self.tokens_eager if self.tokens_eager else 0.0
 
 
 class Total(NamedTuple):
@@ -92,19 +102,22 @@ async def measure_skill(store: SkillStore, skill: Skill, task: str = "", locale:
     """The tokens where this one of the store's skills is used for a task (by default: for what it describes)."""
     access = SkillAccess(store, locale=locale)
     query = task or skill.description
-    parts = [each.text for each in await access.fragments(query)]
-    parts += [json.dumps(tool.schema(), ensure_ascii=False) for tool in (await access.tool_set()).tools]
-    parts += [json.dumps({"name": skill.name}), await access.load_skill(skill.name)]
+    first = [each.text for each in await access.fragments(query)]
+    first += [json.dumps(tool.schema(), ensure_ascii=False) for tool in (await access.tool_set()).tools]
+    loaded = [json.dumps({"name": skill.name}), await access.load_skill(skill.name)]
+    read: list[str] = []
     for section in _choose_sections((await to_thread.run_sync(store.body, skill)).text, query):
         arguments = {"name": skill.name, "section": section.number}
-        parts += [json.dumps(arguments), await access.read_skill_section(**arguments)]
-    eager = await _eager_prompt(store, locale)
-    return Measured(skill.name, count_tokens(eager), sum(map(count_tokens, parts)))
+        read += [json.dumps(arguments), await access.read_skill_section(**arguments)]
+    # One request lists, one has what was loaded, and one the sections, which are read together.
+    rounds = [sum(map(count_tokens, each)) for each in (first, loaded, read) if each]
+    prompts = list(accumulate(rounds))
+    return Measured(skill.name, count_tokens(await _eager_prompt(store, locale)), prompts[-1], sum(prompts))
 
 
-def add_up(cases: Sequence[Measured]) -> Total:
-    """Of at least one case."""
-    saved = sorted(each.saved for each in cases)
+def add_up(shares: Iterable[float]) -> Total:
+    """Of at least one share that is saved."""
+    saved = sorted(shares)
     return Total(statistics.median(saved), saved[len(saved) // 10], saved[0])
 
 

@@ -69,10 +69,12 @@ def test_a_check_tells_everything_and_strict_judges(flowengine: Command, skills:
 def test_a_measure_compares_loading_by_need_with_loading_all(flowengine: Command, skills: Path) -> None:
     said = flowengine("skills", "measure", "skills")
     rows = [line.split() for line in said.out.splitlines()]
-    assert rows[0] == ["SKILL", "tokens_eager", "tokens_actual", "SAVED"]
+    assert rows[0] == ["SKILL", "tokens_eager", "tokens_actual", "tokens_paid", "SAVED", "PAID", "LESS"]
     assert [row[0] for row in rows[1:3]] == ["Sonnet", "haiku"]
     assert rows[1][1] == rows[2][1]
-    assert rows[-1][:2] == ["saved:", "median"]
+    assert rows[-1][:3] == ["paid", "less:", "median"]
+    said = flowengine("skills", "measure", "skills/haiku")
+    assert said.out.splitlines()[-1].startswith("warning: loading by need costs more input tokens here")
     said = flowengine("skills", "measure", "skills", "--active", "HAIKU", "--json")
     assert [each["skill"] for each in json.loads(said.out)["skills"]] == ["haiku"]
     said = flowengine("skills", "measure", "skills", "--active", "haikus")

@@ -35,6 +35,15 @@ async def test_a_skill_in_use_costs_its_body_the_list_and_the_tools(make: MakeSk
     assert first.saved == pytest.approx(1 - first.tokens_actual / first.tokens_eager)
 
 
+async def test_what_is_paid_counts_the_prompt_of_each_request(make: MakeSkill, root: Path) -> None:
+    make("a", body="word " * 500)
+    make("b", body="word " * 500)
+    [small, _] = [await measure_skill(SkillStore(root), each) for each in SkillStore(root).skills()]
+    listed = small.tokens_paid - small.tokens_actual
+    assert 80 < listed < small.tokens_actual - 500, "the list and the schemas are sent twice, the body once"
+    assert small.saved_paid < small.saved
+
+
 async def test_skills_of_one_name_are_measured_apart(make: MakeSkill, root: Path, tmp_path: Path) -> None:
     make("a", body="word " * 100)
     other = tmp_path / "other" / "a"
@@ -55,8 +64,8 @@ async def test_of_a_long_body_the_sections_that_fit_the_task_count(make: MakeSki
 
 
 async def test_the_total_is_the_middle_the_tenth_and_the_worst() -> None:
-    cases = [Measured("a", 100, 100 - saved) for saved in range(100)]
-    assert tuple(add_up(cases)) == pytest.approx((0.495, 0.1, 0.0))
+    cases = [Measured("a", 100, 100 - saved, 100) for saved in range(100)]
+    assert tuple(add_up(each.saved for each in cases)) == pytest.approx((0.495, 0.1, 0.0))
 
 
 async def test_who_chooses_sees_what_agents_see(make: MakeSkill, root: Path) -> None:

@@ -140,7 +140,8 @@ def measure_skills(
     """Compare the tokens of skills that are loaded by need with those of loading everything.
 
     tokens_eager: all bodies in the prompt. tokens_actual: the list, the schemas of the tools, the calls, and what they
-    answered where one skill is in use.
+    answered where one skill is in use. tokens_paid: the prompts of all requests, since each call of a tool sends the
+    prompt again.
     """
     store = SkillStore(paths)
     chosen_skills = [_find_skill(store, active)] if active else list(store.skills())
@@ -200,10 +201,14 @@ def _read_tasks(file: Path, store: SkillStore) -> list[Task]:
 
 
 def _format_lines(cases: Sequence[Measured], choices: Choices | None, model: str | None) -> list[str]:
-    rows = [[each.skill, str(each.tokens_eager), str(each.tokens_actual), f"{each.saved:.0%}"] for each in cases]
-    lines = format_table([["SKILL", "tokens_eager", "tokens_actual", "SAVED"], *rows], right=[1, 2, 3])
-    over = add_up(cases)
-    lines += ["", f"saved: median {over.median:.0%}, p10 {over.p10:.0%}, worst {over.worst:.0%}"]
+    rows = [[each.skill, *map(str, each[1:]), f"{each.saved:.0%}", f"{each.saved_paid:.0%}"] for each in cases]
+    heads = ["SKILL", "tokens_eager", "tokens_actual", "tokens_paid", "SAVED", "PAID LESS"]
+    lines = [*format_table([heads, *rows], right=[1, 2, 3, 4, 5]), ""]
+    paid = add_up(each.saved_paid for each in cases)
+    for what, over in (("saved of the last prompt", add_up(each.saved for each in cases)), ("paid less", paid)):
+        lines.append(f"{what}: median {over.median:.0%}, p10 {over.p10:.0%}, worst {over.worst:.0%}")
+    if paid.median < 0:
+        lines.append("warning: loading by need costs more input tokens here than loading everything at once")
     if choices is not None:
         who = model or "the lexical stand-in"
         shares = (f"{count} of {choices.tasks}" for count in (choices.listed, choices.eager))
@@ -212,5 +217,9 @@ def _format_lines(cases: Sequence[Measured], choices: Choices | None, model: str
 
 
 def _to_json(cases: Sequence[Measured], choices: Choices | None) -> str:
-    each = [case._asdict() | {"saved": round(case.saved, 4)} for case in cases]
-    return dumps({"skills": each, "saved": add_up(cases)._asdict(), "choices": choices and choices._asdict()}, indent=2)
+    each = [case._asdict() | {"saved": round(case.saved, 4), "saved_paid": round(case.saved_paid, 4)} for case in cases]
+    totals = {
+        "saved": add_up(case.saved for case in cases)._asdict(),
+        "saved_paid": add_up(case.saved_paid for case in cases)._asdict(),
+    }
+    return dumps({"skills": each, **totals, "choices": choices and choices._asdict()}, indent=2)
