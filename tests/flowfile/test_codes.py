@@ -551,6 +551,8 @@ CASES: dict[str, list[tuple[str, str]]] = {
             "nodes: {a: {prompt: x, timeout: 1 day}}",
             "FE405 node 'a': expected a duration such as 500ms, 30s, 10m or 2h",
         ),
+        ("nodes: {a: {prompt: x, timeout: ٣s}}", "FE405 node 'a': expected a duration such as 500ms"),
+        ("nodes: {a: {prompt: x, timeout: 999999999999h}}", "FE405 node 'a': a duration has at most 9 digits"),
         ("nodes: {a: {prompt: x, timeout: 1.5}}", "FE405 node 'a': expected a duration such as 30s, found 1.5"),
     ],
     "FE406": [

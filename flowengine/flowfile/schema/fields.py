@@ -302,7 +302,8 @@ Trust = Annotated[
 
 # --- numbers -----------------------------------------------------------------------------------------
 
-_DURATION: Final = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)(ms|s|m|h)")
+_DURATION: Final = re.compile(r"(\d+(?:\.\d{1,3})?)(ms|s|m|h)", re.ASCII)
+_MOST_DIGITS: Final = 9
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -319,6 +320,10 @@ def seconds(value: Any) -> Any:
     match = _DURATION.fullmatch(value) if isinstance(value, str) else None
     if match is None:
         raise refuse("FE405", f"expected a duration such as 500ms, 30s, 10m or 2h, found {format_found(value)}")
+    if len(match[1].partition(".")[0]) > _MOST_DIGITS:
+        raise refuse(
+            "FE405", f"a duration has at most {_MOST_DIGITS} digits before its unit, found {format_found(value)}"
+        )
     return round(float(match[1]) * _UNITS[match[2]], 6)
 
 
