@@ -61,6 +61,8 @@ class Attempts:
 
     def __init__(self) -> None:
         self._records: dict[str, list[Any]] = {}
+        self._asking: set[str] = set()
+        """Nodes that asked people."""
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._records)
@@ -74,6 +76,8 @@ class Attempts:
             deeds = _select_deeds(records)
             records[:] = [each for each in records if type(each) is Retry or any(each is deed for deed in deeds)]
         records.append(record)
+        if type(record) is ApprovalRequested:
+            self._asking.add(node)
 
     def replace(self, node: str, records: Sequence[Any]) -> None:
         """These are all that counts of a node that is entered again."""
@@ -103,19 +107,21 @@ class Attempts:
 
     def finish_inside(self, container: str) -> None:
         """The container is settled for good."""
-        for node in self._inside(container):
+        for node in _inside(container, self._records):
             self.finish(node)
 
     def close_questions_inside(self, container: str) -> None:
         """The container has ended, and what it called off inside asks nobody any more. What failed there may still be
         repeated, and keeps what it was given."""
-        for node in self._inside(container):
-            records = self._records[node]
+        for node in _inside(container, self._asking):
+            self._asking.discard(node)
+            records = self.of(node)
             answered = {each.name for each in records if type(each) is Answered}
             self._keep(node, [each for each in records if type(each) not in _QUESTIONS or each.name in answered])
 
-    def _inside(self, container: str) -> list[str]:
-        return [each for each in self._records if each.startswith((f"{container}.", f"{container}["))]
+
+def _inside(container: str, nodes: Iterable[str]) -> list[str]:
+    return [each for each in nodes if each.startswith((f"{container}.", f"{container}["))]
 
 
 _OF_AN_ANSWER: Final = frozenset(("OutputError", "UnusableAnswerError", "RouteError", "GuardrailError"))
