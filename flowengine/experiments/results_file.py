@@ -81,7 +81,7 @@ class ResultsFile:
     def _to_cells(self, result: RowResult, record: Mapping[str, Any]) -> list[str]:
         data: Mapping[str, Any] = result.row.data or {}
         error = "" if result.error is None else result.error.message
-        given = [_to_cell(data.get(name)) for name in self._columns]
+        given = [to_safe_cell(data.get(name)) for name in self._columns]
         made = [to_safe_cell(result.outputs.get(name)) for name in self._outputs]
         cost = "" if record["cost_usd"] is None else f"{record['cost_usd']:.6g}"
         return [str(result.row.number), *given, *made, result.status, to_safe_cell(error), cost, result.run_id or ""]

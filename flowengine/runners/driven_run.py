@@ -20,8 +20,12 @@ __all__ = ["DrivenRun"]
 class DrivenRun:
     """One run on its way."""
 
-    def __init__(self, run_id: str, flow: str, store: JournalStore, is_alone: Callable[[], bool]) -> None:
+    def __init__(
+        self, run_id: str, flow: str, store: JournalStore, is_alone: Callable[[], bool], caller: str = ""
+    ) -> None:
         self.run_id = run_id
+        self.caller = caller
+        """Who started it: callers take turns."""
         self.is_alone = is_alone
         """Whether no other run goes on here now."""
         self.flow = flow

@@ -6,7 +6,7 @@ on its way is let end for a while; what is left is put back, and called running 
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Sequence
 from math import ceil
 from time import monotonic
@@ -116,21 +116,23 @@ class RunDriver:
         driven = self._driven.get(run_id)
         return self._lingering.get(run_id) if driven is None else driven.feed
 
-    def admit(self) -> None:
+    def admit(self, caller: str = "") -> None:
         """Raise where no new run is taken: too many wait (`OverloadedError`), or the server stops."""
         if self._tasks is None:
             raise StoppingError("the server stops and takes nothing more: ask again in some seconds")
-        if not self.has_free_slot and len(self._turn) >= self._admission.waiting:
+        own = sum(each.caller == caller for each, _ in self._turn) if caller else 0
+        is_full = len(self._turn) >= self._admission.waiting or own >= max(1, self._admission.waiting // 2)
+        if not self.has_free_slot and is_full:
             turns = (len(self._turn) + 1) / self._admission.at_once
             wait = min(_LONGEST_WAIT, max(1, ceil(turns * self._seconds)))
             raise OverloadedError(
                 f"{self.running} runs go on and {len(self._turn)} wait for their turn: ask again in {wait} s", wait
             )
 
-    def reserve(self, run_id: str, flow: str) -> DrivenRun:
+    def reserve(self, run_id: str, flow: str, caller: str = "") -> DrivenRun:
         """Take a run that is not at work here; it has to be launched or released."""
         assert run_id not in self._driven, "the caller has looked"
-        driven = self._driven[run_id] = DrivenRun(run_id, flow, self._store, lambda: self.running < 2)
+        driven = self._driven[run_id] = DrivenRun(run_id, flow, self._store, lambda: self.running < 2, caller)
         return driven
 
     def release(self, driven: DrivenRun) -> None:
@@ -233,6 +235,14 @@ class RunDriver:
     def _next(self) -> None:
         self.running -= 1
         while self._tasks is not None and self._turn and self.running < self._admission.at_once:
-            self._start(self._tasks, *self._turn.popleft())
+            self._start(self._tasks, *self._take_turn())
         if not self.running:
             self._idle.set()
+
+    def _take_turn(self) -> tuple[DrivenRun, Work]:
+        """The longest waiting run of those callers that have the fewest at work, so that no caller keeps others out."""
+        waiting = {id(each) for each, _ in self._turn}
+        at_work = Counter(each.caller for each in self._driven.values() if id(each) not in waiting)
+        chosen = min(self._turn, key=lambda each: at_work[each[0].caller])
+        self._turn.remove(chosen)
+        return chosen

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, cast
 
+import anyio.to_thread
 from starlette.requests import ClientDisconnect, Request
 
 from flowengine.core.json_values import dumps, load_json
@@ -55,6 +56,10 @@ def parse_form(body: bytes) -> Mapping[str, str]:
     return dict(_parse_pairs(body))
 
 
+_INLINE: Final = 16_384
+"""Bytes of a body that is read without a thread."""
+
+
 def _parse_pairs(body: bytes) -> Sequence[tuple[str, str]]:
     try:
         parts = [part.partition("=") for part in body.decode().replace("+", " ").split("&", _MAX_FIELDS)]
@@ -73,7 +78,7 @@ def _unquote(text: str) -> str:
 async def read_json(request: Request, schema: Mapping[str, Any], most: int = LARGE_FORM_BYTES) -> dict[str, Any]:
     """The JSON object of a body, which fits the schema; an empty body is an empty object."""
     found = await _read_json_value(request, most)
-    if problems := sorted(_find_problems(found, schema)):
+    if problems := await anyio.to_thread.run_sync(lambda: sorted(_find_problems(found, schema))):
         raise ProblemError(422, "The body does not fit", "\n".join(problems))
     return cast("dict[str, Any]", found)
 
@@ -89,7 +94,9 @@ async def read_json_object(request: Request, most: int) -> dict[str, Any]:
 async def _read_json_value(request: Request, most: int) -> Any:
     if body := await read_body(request, most):
         _expect_media_type(request, "application/json")
-    return parse_json(body or b"{}")
+    if len(body) <= _INLINE:
+        return parse_json(body or b"{}")
+    return await anyio.to_thread.run_sync(parse_json, body)  # Requests of others are answered meanwhile.
 
 
 def parse_json(body: bytes) -> Any:
@@ -124,19 +131,41 @@ def _expect_media_type(request: Request, media_type: str) -> None:
         raise ProblemError(415, "Not this media type", f"expected {media_type}, found {given or 'nothing'}")
 
 
-async def read_body(request: Request, most: int) -> bytes:
-    """All of a body, which may have so many bytes."""
+class BodyRoom:
+    """Room for bodies whose senders have proved nothing yet: of all of them together, so that none fills the memory."""
+
+    def __init__(self, most: int) -> None:
+        self._left = most
+
+    def take(self, size: int) -> None:
+        """Room for so many bytes more; a `ProblemError` where there is none."""
+        if size > self._left:
+            raise ProblemError(503, "Busy", "too many calls are on their way: call again in some seconds")
+        self._left -= size
+
+    def free(self, size: int) -> None:
+        self._left += size
+
+
+async def read_body(request: Request, most: int, room: BodyRoom | None = None) -> bytes:
+    """All of a body, which may have so many bytes, and while it comes those that there is room for."""
     too_large = ProblemError(413, "Too large", f"a body may have {most:,} bytes")
     if int(request.headers.get("content-length", "0")) > most:
         raise too_large  # Before it comes.
-    found = bytearray()
+    found, taken = bytearray(), 0
     try:
         async for part in request.stream():
+            if room is not None:
+                room.take(len(part))
+                taken += len(part)
             found += part
             if len(found) > most:
                 raise too_large
     except ClientDisconnect:
         raise ProblemError(400, "Cut off", "the body did not come to its end") from None
+    finally:
+        if room is not None:
+            room.free(taken)
     return bytes(found)
 
 

@@ -61,7 +61,7 @@ from flowengine.serving.outcomes import (
     start_of,
 )
 from flowengine.serving.run_follower import RunFollower
-from flowengine.serving.start_requests import digest, run_id_of_key, take_in_files
+from flowengine.serving.start_requests import read_start, run_id_of_key
 
 __all__ = ["AccessError", "FlowCaller", "FlowService", "KeyReusedError", "RunOutcome", "StartedRun", "run_id_of_key"]
 
@@ -183,9 +183,9 @@ class FlowService:
         `InputError` for inputs that do not fit; then nothing is written.
         """
         plan = self.flow(flow, caller).plan
-        inputs = take_in_files(plan.inputs, inputs)
+        # Beside the event loop: a caller's inputs may be megabytes.
+        inputs, request = await anyio.to_thread.run_sync(read_start, plan.inputs, inputs, session)
         name = None if caller is None else caller.name
-        request = digest([inputs, session])
         if run_key is not None:
             run_id = run_id_of_key(run_key, flow, name)
         run_id = run_id or local.new_run_id()

@@ -37,7 +37,7 @@ from flowengine.runners.queue.run_positions import queue_of
 from flowengine.runners.run import Run, RunOptions, unheard
 from flowengine.runners.run_driver import RunDriver, StoppingError
 from flowengine.runs import RunRecord
-from flowengine.serving.outcomes import RunOutcome, read_call, start_of
+from flowengine.serving.outcomes import CALLER, RunOutcome, read_call, start_of
 from flowengine.serving.run_follower import RunFollower
 
 __all__ = ["LocalRuns", "RunStart", "log_failure", "logging_failure"]
@@ -78,12 +78,13 @@ class LocalRuns:
 
     async def begin(self, flow: str, start: RunStart, tokens: bool) -> None:
         """Begin a run; `JournalError` where its id is there already."""
-        driven = self._driver.reserve(start.run_id, flow)
+        caller = str((start.options.labels or {}).get(CALLER, ""))
+        driven = self._driver.reserve(start.run_id, flow, caller)
         driven.feed.is_kept = tokens
         try:
             driven.journal = driven.store.create(start.run_id)
             try:
-                self._driver.admit()
+                self._driver.admit(caller)
                 if not self._driver.has_free_slot:
                     await self._write_start(flow, start, driven)
             except BaseException:

@@ -12,9 +12,9 @@ from flowengine.core.file_keeper import is_data_address, read_data_address
 from flowengine.core.file_values import RefusedFileError
 from flowengine.core.json_values import to_json_value
 from flowengine.errors import InputError
-from flowengine.nodes.run_inputs import InputField, refuse_paths
+from flowengine.nodes.run_inputs import InputField, checked_inputs, refuse_paths
 
-__all__ = ["digest", "run_id_of_key", "take_in_files"]
+__all__ = ["digest", "read_start", "run_id_of_key", "take_in_files"]
 
 _MOST_KEY: Final = 255
 """Characters of a key."""
@@ -38,6 +38,18 @@ def digest(value: Any) -> str:
     except RecursionError:
         raise InputError("the inputs are nested too deep") from None
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def read_start(
+    fields: Mapping[str, InputField] | None, inputs: Mapping[str, Any], session: str | None
+) -> tuple[Mapping[str, Any], str]:
+    """The inputs of a start with their files, and the digest that tells it from another; `InputError` for inputs that
+    do not fit, before any work is done with them."""
+    inputs = take_in_files(fields, inputs)
+    if fields is not None:
+        plain = {name: field for name, field in fields.items() if field.type != "file"}
+        checked_inputs(plain, {name: each for name, each in inputs.items() if name not in fields.keys() - plain.keys()})
+    return inputs, digest([inputs, session])
 
 
 def take_in_files(fields: Mapping[str, InputField] | None, inputs: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from time import time
-from typing import Any
+from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -17,7 +17,7 @@ from flowengine.core.values import is_map
 from flowengine.errors import DefinitionError, FlowNotFoundError, TemplateError, did_you_mean
 from flowengine.flowfile.project.webhook_tables import WebhookRule
 from flowengine.server.problems import Handler, ProblemError
-from flowengine.server.requests import FORM, parse_form, parse_json, read_body
+from flowengine.server.requests import FORM, BodyRoom, parse_form, parse_json, read_body
 from flowengine.serving.http_answers import json_response, make_routes
 from flowengine.serving.outcomes import FlowCaller
 from flowengine.serving.serving_parts import MountedRoutes, ServingParts
@@ -47,8 +47,14 @@ def make_webhook_routes(parts: ServingParts) -> MountedRoutes:
     return MountedRoutes(make_routes(table), ("/hooks/",) if table else ())
 
 
+_MAX_UNPROVED: Final = 262_144
+"""Bytes of a body that is read before its signature was."""
+_ROOM: Final = BodyRoom(32 * 2**20)
+"""Of all bodies together that are read before their signatures were."""
+
+
 async def _take_call(parts: ServingParts, rule: WebhookRule, secrets: Sequence[bytes], request: Request) -> Response:
-    raw = await read_body(request, parts.max_body)
+    raw = await read_body(request, min(parts.max_body, _MAX_UNPROVED), _ROOM)
     headers = {name.lower(): value for name, value in request.headers.items()}
     try:
         call_id = verify(rule, secrets, headers, raw, time())

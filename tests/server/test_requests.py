@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flowengine.server.problems import ProblemError
-from flowengine.server.requests import parse_form, parse_json
+from flowengine.server.requests import BodyRoom, parse_form, parse_json
 
 
 @given(st.text("%%%09afFC3g+&=ä;\0", max_size=30))
@@ -44,3 +44,12 @@ def test_what_is_nested_too_deep_is_told_each_time_by_an_error_of_its_own(body: 
         told.append(caught.value)
     assert told[0] is not told[1]
     assert parse_json(b"[" * 100 + b"{}" + b"]" * 100)
+
+
+def test_bodies_of_unproved_senders_share_one_room() -> None:
+    room = BodyRoom(100)
+    room.take(60)
+    with pytest.raises(ProblemError, match="too many calls are on their way"):
+        room.take(60)
+    room.free(60)
+    room.take(100)

@@ -197,6 +197,20 @@ async def test_runs_take_turns_and_too_many_are_refused(store: JournalStore, cou
     assert len(store.list()) == 2
 
 
+async def test_callers_take_turns_and_none_keeps_the_others_out(store: JournalStore, counted: Counted):
+    ben = FlowCaller("ben")
+    async with FlowService(store, counted.flows, admission=Admission(at_once=2, waiting=6)) as service:
+        first = [await service.start("slow", {}, caller=ANN) for _ in range(5)]
+        with pytest.raises(OverloadedError):  # Of the places to wait in one caller has half.
+            await service.start("slow", {}, caller=ANN)
+        quick = await service.start("quick", {"text": "ben"}, caller=ben)
+        counted.gate.set()
+        await service.wait(quick.run_id)
+        for each in first:
+            await service.wait(each.run_id)
+    assert counted.calls.index("ben") <= 3  # Before two of the three that waited longer.
+
+
 async def test_a_run_that_waits_for_its_turn_can_be_cancelled(store: JournalStore, counted: Counted):
     async with FlowService(store, counted.flows, admission=Admission(at_once=1, waiting=1)) as service:
         first, second = await service.start("slow", {}), await service.start("slow", {})
