@@ -276,7 +276,7 @@ class ChatCollector:
         self._usage: Any = None
         self._model = ""
         self._reason = ""
-        self._choices: list[Any] = []
+        self._choice: Any = None
         """The index of the answer that is read."""
 
     def add(self, event: StreamedEvent) -> str:
@@ -293,9 +293,9 @@ class ChatCollector:
         self._model = as_text(chunk.get("model")) or self._model
         self._usage = chunk.get("usage") or self._usage
         for choice in list_of_objects(chunk.get("choices")):
-            self._choices.append(choice.get("index"))
-            del self._choices[1:]
-            if choice.get("index") == self._choices[0]:  # Of several answers the first one is taken.
+            index = choice.get("index") or 0
+            self._choice = index if self._choice is None else self._choice
+            if index == self._choice:  # Of several answers the first one is taken.
                 return self._add_choice(choice)
         return ""
 

@@ -449,7 +449,11 @@ async def test_a_character_that_comes_in_two_halves_is_one() -> None:
     assert "".join(map(str, pieces)) == getattr(reply, "content", "") == "a\U0001f600bhi"
 
 
-def test_the_newest_version_of_the_api_is_asked_for_where_nothing_in_a_call_needs_an_older_one() -> None:
+def test_the_newest_version_of_the_api_is_asked_for_where_nothing_in_a_call_needs_an_older_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv(VARIABLE, "1")  # Nothing is sent.
+
     def version(**more: Any) -> str:
         model = NativeModel("claude-haiku-4-5", "anthropic", settings={"api_key": KEY, **more.pop("settings", {})})
         return dict(model._post(asking(**more), stream=False).headers)["anthropic-version"]
