@@ -265,6 +265,8 @@ class Chain:
         """Since the run, or the one that it was forked from, began."""
         self.deeds: set[str] = set()
         """Of the run, those that it shares included."""
+        self.allowed: set[str] = set()
+        """Deeds that may be done again, by a word that was given and not used yet."""
         self.number = 0
         self.is_edited = False
         """Whether it went on with another flow than it had begun with."""
@@ -322,6 +324,7 @@ class Chain:
             paths = {_deed_of(path) for path in results}
             # Then nodes find other values than they found, or it is not known what they saw.
             is_other = self.is_edited or any(state for _, state in self.forks)
+            is_other = is_other or bool(failed_items(self.flow.plan, before))
             self.deeds = set() if is_other else {each for each in self.deeds if each in paths}
         self.forks, self.is_edited = [], False
         run_id = self.run_id = self._new_id()
@@ -345,6 +348,7 @@ class Chain:
         if free:
             name = self.chance.choice(free)
             self.is_edited = True
+            self.deeds = {each for each in self.deeds if _top_of_deed(each) != name}
             self.specs[name] = self.specs[name]._replace(salt=self.specs[name].salt + 1)
             await self._go_on(f"edit {name}", disturbed=True, allow_changed=True)
 
@@ -451,9 +455,11 @@ class Chain:
         world.is_dead, world.kill_at, world.stop_at, world.broken = False, 0, 0, set()
         self._judge(run, is_killed=is_killed, is_stopped=is_stopped)
         tops = {_top(each) for each in retried}
+        self.allowed |= {each for each in self.deeds if _top_of_deed(each) in tops}
         for deed in world.deeds[deeds:]:
-            if deed in self.deeds and _top_of_deed(deed) not in tops:
+            if deed in self.deeds and deed not in self.allowed:
                 self.wrong.append(f"{self.done[-1]}: '{deed}' is done twice")
+            self.allowed.discard(deed)
             self.deeds.add(deed)
         for call in _calls(self._written[seen:]):
             if call in had:
