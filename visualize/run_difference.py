@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any, Final, Literal, NamedTuple, cast, get_args
 
 from flowengine.core.records import ModelCall, ToolCall
-from flowengine.engine.events import Event, NodeRecorded, RunResumed
+from flowengine.engine.events import Event, NodeRecorded, RunResumed, patches_in
 from visualize.definition_lines import find_definition
 from visualize.edge_states import in_order
 from visualize.plain import format_value, jsonable
@@ -45,7 +45,10 @@ MOST_RUNS: Final = 10
 _MAX_CALLS: Final = 20
 """Calls of one node that are compared."""
 _OWN_SETTINGS: Final = frozenset(
-    {"folder", "forked", "from", "set", "edited", "session", "run_id", "labels", "reuse", "queue", "priority"}
+    {
+        *("folder", "forked", "from", "set", "patches", "edited", "session", "run_id", "labels", "reuse"),
+        *("queue", "priority"),
+    }
 )
 """Settings of a run that are no choice of how it answers."""
 
@@ -377,6 +380,11 @@ def _compare_settings(a: RunSide, b: RunSide) -> Iterator[LikelyCause]:
         before, after = a.settings.get(name), b.settings.get(name)
         kind: CauseKind = "model" if name == "model" else "settings"
         yield LikelyCause(kind, f"Setting {name}: {_brief(before)} → {_brief(after)}", before, after)
+    before, after = patches_in(a.settings), patches_in(b.settings)
+    for node in sorted(_changed_keys(before, after)):
+        was, now = before.get(node), after.get(node)
+        title = f"Shared state as {node} finds it: {_brief(was)} → {_brief(now)}"
+        yield LikelyCause("settings", title, was, now, node)
     one, other = a.progress.started, b.progress.started
     if one is not None and other is not None:
         if one.engine != other.engine:

@@ -9,7 +9,7 @@ from flowengine.cli.terminal import format_clock, format_dollars, format_span, f
 from flowengine.core.context import CAUSE_TEXTS, EMPTY, NodeStatus
 from flowengine.core.json_values import dumps, format_value
 from flowengine.core.records import Notified
-from flowengine.engine.events import RunStarted
+from flowengine.engine.events import RunStarted, patches_in
 from flowengine.journal.approvals import fields_of
 from flowengine.journal.run_index import digest_of
 from flowengine.journal.run_lookup import labels_of
@@ -151,10 +151,25 @@ def _format_origins(started: RunStarted) -> Iterator[list[str]]:
     digest = digest_of([started])
     if digest.forked:
         yield ["forked", f"from {digest.forked}, at {digest.forked_at}"]
+        for node, state in patches_in(started.settings).items():
+            yield ["set", f"{node} finds {', '.join(f'{key}={dumps(each)}' for key, each in state.items())}"]
+        taken = started.settings.get("edited", ())
+        if taken:
+            yield ["taken as it was", f"{', '.join(taken)} (made with other inputs, or edited since)"]
     elif digest.reuses:
         yield ["re-uses", ", ".join(digest.reuses)]
     if digest.session:
         yield ["session", digest.session]
+
+
+def _to_origins(started: RunStarted) -> dict[str, Any]:
+    """What a fork was made of; nothing for any other run."""
+    settings = started.settings
+    if "forked" not in settings:
+        return {}
+    state = {node: dict(each) for node, each in patches_in(settings).items()}
+    taken = list(settings.get("edited", ()))
+    return {"forked": {"run": settings["forked"], "from": settings["from"], "set": state, "taken_as_it_was": taken}}
 
 
 def format_usage(usage: UsageTotals) -> str:
@@ -239,6 +254,7 @@ def to_run_object(
         "flow": progress.flow,
         "status": progress.status,
         "labels": {} if started is None else labels_of(started),
+        **({} if started is None else _to_origins(started)),
         "outputs": outputs,
         "error": error,
         **({"unkept": list(finished.unkept)} if finished is not None and finished.unkept else {}),

@@ -11,7 +11,8 @@ from flowengine.core.values import freeze
 from flowengine.engine.events import Event, NodeFailed, NodeFinished, NodeRecorded, RunStarted, patches_in, start_of
 from flowengine.engine.graph import Graph
 from flowengine.engine.restoring import History, enclosing_containers
-from flowengine.errors import InputError, RunError, did_you_mean, refuse_other_kind
+from flowengine.engine.state import StateStore
+from flowengine.errors import InputError, RunError, StateError, did_you_mean, refuse_other_kind
 from flowengine.nodes.compiled_flow import CompiledFlow, ContainerNode, file_path
 from flowengine.nodes.reuse_rules import Definitions, Past
 from flowengine.runners.run import settings_of
@@ -186,6 +187,10 @@ def _check(plan: CompiledFlow, node: str, state: Mapping[str, Any]) -> None:
     for key in state:
         if key not in plan.state:
             raise InputError(f"shared state has no key '{key}'{did_you_mean(key, plan.state)}")
+        try:
+            StateStore(plan.rules).admit(0, StateStore(plan.rules).root, {key: state[key]})
+        except StateError as error:
+            raise InputError(str(error)) from error
 
 
 def _follows(plan: CompiledFlow, node: str, number: int) -> bool:

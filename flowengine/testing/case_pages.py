@@ -15,7 +15,10 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
+from flowengine.engine.ports import JournalStore
 from flowengine.errors import FlowEngineError
+from flowengine.journal.reused_records import unfold_reused
+from flowengine.journal.value_types import only_looking
 from flowengine.server.problems import problem_response
 from flowengine.server.requests import get_parts
 from flowengine.testing.recorded_case import make_row, make_test
@@ -53,7 +56,7 @@ async def _show(request: Request) -> Response:
     asked = _Asked(query.get("as") == "row", query.get("mask") != "0")
     try:
         run = await parts.shelf.reading(request.path_params["run_id"])
-        text = await parts.shelf.do(_make, run, asked)
+        text = await parts.shelf.do(_make, run, asked, parts.shelf.store)
     except FlowEngineError as error:
         return problem_response(error, as_page=True, back=run_url(request.path_params["run_id"], None))
     if "save" in query:
@@ -63,10 +66,12 @@ async def _show(request: Request) -> Response:
     return HTMLResponse(_make_page(run, asked, text, parts.options))
 
 
-def _make(run: Reading, asked: _Asked) -> str:
+def _make(run: Reading, asked: _Asked, store: JournalStore) -> str:
     if asked.as_row:
         return f"{make_row(run.events, run.run_id, mask=asked.mask)}\n"
-    return make_test(run.events, run.run_id, mask=asked.mask).text
+    with only_looking():
+        whole = unfold_reused(run.events, store.events)
+    return make_test(whole.events, run.run_id, mask=asked.mask, lacking=whole.lacking).text
 
 
 def _make_page(run: Reading, asked: _Asked, text: str, options: Sequence[str]) -> str:

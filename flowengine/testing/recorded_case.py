@@ -11,14 +11,23 @@ import os
 from collections.abc import Collection, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, Final, NamedTuple, cast
 
 from flowengine.core.context import EMPTY
 from flowengine.core.file_values import find_files
 from flowengine.core.json_values import dumps, to_json_value
 from flowengine.core.records import PREPARING, Answered, ModelCall, Retry, ToolCall, question_path
 from flowengine.core.values import is_map
-from flowengine.engine.events import Event, NodeFailed, NodeFinished, NodeRecorded, NodeStarted, RunFinished, RunStarted
+from flowengine.engine.events import (
+    Event,
+    NodeFailed,
+    NodeFinished,
+    NodeRecorded,
+    NodeStarted,
+    RunFinished,
+    RunStarted,
+    patches_in,
+)
 from flowengine.errors import InputError
 from flowengine.flow import Flow
 from flowengine.flowfile.yaml.dump import to_yaml
@@ -28,6 +37,7 @@ from flowengine.nodes.compiled_flow import file_path
 from flowengine.nodes.function import FunctionNode
 from flowengine.nodes.http_call import HttpNode
 from flowengine.nodes.tool_call import ToolNode
+from flowengine.runners.run import settings_of
 from flowengine.testing.fakes import Fake, server_names
 from flowengine.testing.model_overrides import seat_names
 from flowengine.tools.tool import Tool
@@ -159,13 +169,38 @@ def _ends_of(events: Sequence[Event], run_id: str) -> tuple[RunStarted, RunFinis
         raise InputError(f"run {run_id} has not ended: a test is made of one that has")
     if ended.status not in ("succeeded", "failed"):
         raise InputError(f"run {run_id} is {ended.status}: a test is made of one that succeeded or failed")
+    _refuse_mixed(started, run_id)
     return started, ended
 
 
+def _refuse_mixed(started: RunStarted, run_id: str) -> None:
+    """`InputError` for a fork whose outputs do not follow from the flow and its inputs alone."""
+    patches = patches_in(started.settings).items()
+    said = ", ".join(f"{node}: {key}={value}" for node, each in patches for key, value in each.items())
+    if said:
+        raise InputError(f"run {run_id} is a fork that was given shared state ({said}), which no test can give")
+    taken = started.settings.get("edited", ())
+    if taken:
+        raise InputError(
+            f"run {run_id} is a fork that took {', '.join(taken)} as they were, of other inputs or before an edit: "
+            "run the flow with its inputs, and make a test of that run"
+        )
+
+
+_LIMITS: Final = ("cost_usd", "tokens", "model_calls", "timeout", "on_limit")
+
+
 def make_test(
-    events: Sequence[Event], run_id: str, *, mask: bool, folder: Path | None = None, name: str = ""
+    events: Sequence[Event],
+    run_id: str,
+    *,
+    mask: bool,
+    folder: Path | None = None,
+    name: str = "",
+    lacking: Sequence[str] = (),
 ) -> MadeTest:
     """A flow test with one case. `folder`: that of the file that it will be in; `name`: of the case.
+    `events`: with what led to re-used results (`unfold_reused`); `lacking`: why some of that is missing.
 
     `InputError` for a run that has not ended, or one of a flow without a file.
     """
@@ -174,6 +209,10 @@ def make_test(
         raise InputError(f"run {run_id} is of a flow without a file, and a test names one")
     flow = Flow.from_text(started.source, started.path)
     case = _Case(flow)
+    case.notes.update(dict.fromkeys(lacking))
+    chosen = [name for name in _LIMITS if settings_of(events).get(name) is not None]
+    if chosen:
+        case.notes[f"limits that were chosen for the run are not in the test: {', '.join(chosen)}"] = None
     for event in events:
         case.take(event)
     if any(True for _ in find_files([dict(started.inputs)])):

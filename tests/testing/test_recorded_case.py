@@ -219,3 +219,71 @@ def test_the_page_of_a_run_leads_to_its_test(server: Served, folder: Path) -> No
     assert run_case(load_flowtest(folder / "saved.flowtest.yaml"), 0) == []
     assert json.loads(server.client.get(f"{address}?as=row&mask=0&save=1").text)["topic"] == "ada@example.jp writes"
     assert server.client.get("/runs/none/act/test").status_code == 404
+
+
+def test_of_a_fork_and_of_a_re_used_run_a_test_and_a_cassette_have_all_that_led_to_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "flowengine.toml").write_text('allow_calls = ["steps"]\n')
+    (tmp_path / "steps.py").write_text(STEPS)
+    (tmp_path / "letters.yaml").write_text(FLOW)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "steps", raising=False)
+    assert main(["run", "letters.yaml", "-i", "topic=tea", "--run-id", "a", "-q"]) == 3
+    assert main(["approve", "a", "ask", "--choice", "yes"]) == 0
+    assert main(["resume", "a", "--from", "archive", "-q"]) == 0
+    assert main(["run", "letters.yaml", "-i", "topic=tea", "--reuse", "a", "--run-id", "b", "-q"]) == 0
+    capsys.readouterr()
+    assert main(["record", "a"]) == 0
+    whole = capsys.readouterr().out
+    for name, run in (("fork", "@2"), ("reuse", "b")):
+        run_id = json.loads(_said(capsys, "runs", "list", "--json"))[1]["run_id"] if run == "@2" else run
+        assert main(["record", run_id]) == 0
+        assert capsys.readouterr().out == whole
+        assert main(["runs", "to-test", run_id, "-o", f"{name}.flowtest.yaml"]) == 0
+        test = load_flowtest(tmp_path / f"{name}.flowtest.yaml")
+        assert run_case(test, 0) == []
+        capsys.readouterr()
+    assert main(["runs", "rm", "a"]) == 0
+    capsys.readouterr()
+    assert main(["runs", "to-test", "b"]) == 0
+    assert "was in run a" in capsys.readouterr().err
+
+
+def _said(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    assert main([*words]) == 0
+    return capsys.readouterr().out
+
+
+def test_of_a_fork_that_was_given_state_or_inputs_no_test_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = """flowengine: v1
+name: steps
+inputs: {n: {type: integer, default: 1}}
+shared_state: {x: {type: number, default: 20}}
+nodes:
+  a: {prompt: "a {{ inputs.n }}", model: offline}
+  b: {prompt: "b {{ shared_state.x }}", model: offline, needs: [a]}
+"""
+    (tmp_path / "steps.yaml").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    assert main(["run", "steps.yaml", "--run-id", "p", "-q"]) == 0
+    assert main(["resume", "p", "--from", "b", "--set", "x=abc"]) == 2
+    assert "x" in capsys.readouterr().err
+    assert len(json.loads(_said(capsys, "runs", "list", "--json"))) == 1
+    assert main(["resume", "p", "--from", "b", "--set", "x=99"]) == 0
+    assert main(["runs", "to-test", "@last"]) == 2
+    assert "b: x=99" in capsys.readouterr().err
+    shown = _said(capsys, "runs", "show", "@last")
+    assert "b finds x=99" in shown
+    [said] = [json.loads(_said(capsys, "runs", "show", "@last", "--json"))]
+    assert said["forked"] == {"run": "p", "from": "b", "set": {"b": {"x": 99}}, "taken_as_it_was": []}
+    assert "Shared state as b finds it" in _said(capsys, "diff", "p", "@last")
+    capsys.readouterr()
+    assert main(["resume", "p", "--from", "b", "-i", "n=5"]) == 0
+    assert "taken as in run p: a" in capsys.readouterr().err
+    assert main(["runs", "to-test", "@last", "--row"]) == 2
+    (tmp_path / "steps.yaml").write_text(text.replace('"a {{', '"aa {{'))
+    assert main(["resume", "p", "--from", "b"]) == 0
+    assert "taken as in run p: a (edited since)" in capsys.readouterr().err

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import NamedTuple
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple
 
+from flowengine.engine.events import patches_in
 from flowengine.journal.run_digest import RunNote, RunNotes
 from flowengine.journal.run_index import digest_of
 from visualize.viewer.forms import Acting, form
@@ -46,9 +47,15 @@ def list_origins(run: Reading, about: RunAbout, *, links: bool) -> list[tuple[st
     forked = (
         [name(digest.forked, digest.forked_at), " at ", element("code", digest.forked_at)] if digest.forked else None
     )
+    started = run.progress.started
+    patches: Mapping[str, Mapping[str, Any]] = {} if started is None else patches_in(started.settings)
     reuses = [each for each in digest.reuses if each != digest.forked]
     return [
         ("Forked from", forked),
+        *(
+            ("Set for " + node, ", ".join(f"{key} = {value}" for key, value in each.items()))
+            for node, each in patches.items()
+        ),
         ("Takes results of", names(reuses) if reuses else None),
         ("Led to", names(about.led_to) if about.led_to else None),
         ("Session", _name_session(digest.session, links=links) if digest.session else None),

@@ -134,7 +134,13 @@ def run_command(
 @click.option(
     "--from", "start", metavar="NODE", help="Begin a new run at NODE that shares RUN's past; RUN stays as it is."
 )
-@click.option("--set", "pairs", metavar="KEY=VALUE", multiple=True, help="With --from: shared state as NODE finds it.")
+@click.option(
+    "--set",
+    "pairs",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="With --from: shared state as NODE finds it; a contribution where the key merges.",
+)
 @click.option(
     "-i", "--input", "changed", metavar="KEY=VALUE", multiple=True, help="With --from: another value of an input."
 )
@@ -202,8 +208,12 @@ def _fork_run(
     inputs = {**beginning(past).inputs, **gather_inputs(plan.inputs, changed, None)} if changed else None
 
     async def begin(kept: JournalStore, live: Live) -> Run:
-        options = RunOptions(run_id=new_id, settings=running.settings, live=live, **chosen)
-        return await local.fork(plan, run_id, kept, start, state=state, inputs=inputs, options=options)
+        await local.write_fork(plan, run_id, kept, start, new_id=new_id, state=state, inputs=inputs)
+        taken = beginning(kept.events(new_id)).settings.get("edited", ())
+        if taken and not running.reporting.quiet:
+            why = "edited since" if inputs is None else "edited since, or made with the inputs of that run"
+            complain(f"notice: taken as in run {run_id}: {', '.join(taken)} ({why})")
+        return await local.resume(plan, new_id, kept, RunOptions(settings=running.settings, live=live, **chosen))
 
     return Execution(new_id, plan, running, results).run(begin)
 

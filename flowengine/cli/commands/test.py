@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ from flowengine.core.context import EMPTY
 from flowengine.core.output_file import tells_refusals, write_output
 from flowengine.engine.events import Event, RunStarted
 from flowengine.errors import InputError
+from flowengine.journal.reused_records import unfold_reused
 from flowengine.journal.run_lookup import labels_of
 from flowengine.models.outbound import VARIABLE as REQUESTS
 from flowengine.testing.modes import MODES, Mode, choose_mode
@@ -105,7 +107,10 @@ def record_command(reference: str, output: str | None, store: str | None) -> int
     from flowengine.testing.cassette_file import cassette_text, recorded_calls, write_cassette
 
     with open_journal(store) as kept:
-        calls = recorded_calls(read(kept, kept.find(reference)))
+        run = unfold_reused(read(kept, kept.find(reference)), partial(read, kept))
+    for each in run.lacking:
+        complain(f"notice: {each}")
+    calls = recorded_calls(run.events)
     if output is None:
         Results().document(cassette_text(calls).rstrip("\n"))
         return 0
@@ -139,12 +144,16 @@ def to_test(
     with open_journal(store) as kept:
         run_id = kept.find(reference)
         events = read(kept, run_id)
+        run = unfold_reused(events, partial(read, kept))
     _refuse_judges(run_id, events)
     if as_row:
         text = make_row(events, run_id, mask=mask) + "\n"
     else:
         _check_name(output, force=force)
-        text = make_test(events, run_id, mask=mask, folder=output and output.parent, name=name).text
+        made = make_test(run.events, run_id, mask=mask, folder=output and output.parent, name=name, lacking=run.lacking)
+        text = made.text
+        for each in run.lacking:
+            complain(f"notice: {each}")
     if output is None:
         Results().document(text.rstrip("\n"))
     elif as_row:
