@@ -84,6 +84,8 @@ class RunSide:
         self.tool_calls: defaultdict[str, list[ToolCall]] = defaultdict(list)
         started = self.progress.started
         self.fingerprints: Mapping[str, str] = {} if started is None else started.fingerprints
+        self.first_fingerprints = self.fingerprints
+        """Of the source that the run keeps; it may have gone on with an edited one."""
         self.code: Mapping[str, str] = {} if started is None else started.code
         self.settings: dict[str, Any] = {} if started is None else dict(started.settings)
         for event in events:
@@ -192,6 +194,8 @@ def compare_runs(a: RunSide, b: RunSide) -> RunDifference:
     containers = {row.spot.container for row in rows.values()}
     leaves = [each for each in nodes if each.path not in containers]
     edited = _changed_keys(a.fingerprints, b.fingerprints)
+    if a.source != b.source:
+        edited |= _changed_keys(a.first_fingerprints, b.first_fingerprints)
     causes = [
         *_compare_calls(a, b, leaves, sites, edited),
         *_compare_files(a, b, edited),
@@ -338,7 +342,7 @@ def _compare_files(a: RunSide, b: RunSide, edited: frozenset[str]) -> Iterator[L
     if a.progress.flow != b.progress.flow:
         yield LikelyCause("file", f"Runs of two flows: {a.progress.flow} and {b.progress.flow}")
     if not a.source or not b.source or a.source == b.source:
-        if edited and a.source == b.source:
+        if edited and a.source == b.source and a.settings.get("model") == b.settings.get("model"):
             yield LikelyCause("file", f"The definition of {', '.join(sorted(edited))}")
         return
     if not edited:

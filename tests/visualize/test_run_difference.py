@@ -7,7 +7,7 @@ from typing import Any
 
 from flowengine.core.context import NodeResult
 from flowengine.core.records import Answered, ApprovalRequested, ModelCall, ToolCall
-from flowengine.engine.events import Event, NodeFinished, NodeRecorded, NodeStarted, RunFinished, RunStarted
+from flowengine.engine.events import Event, NodeFinished, NodeRecorded, NodeStarted, RunFinished, RunResumed, RunStarted
 from visualize.run_difference import RunSide, compare_runs, figures_of
 
 GRAPH = {
@@ -141,3 +141,16 @@ def test_figures_are_those_of_the_run_and_of_its_nodes() -> None:
 def test_runs_of_nothing_are_compared_as_well() -> None:
     assert list(compare_runs(RunSide([]), run()).causes) == [("file", "Runs of two flows:  and f", None, None, "")]
     assert list(compare_runs(RunSide([]), RunSide([])).nodes) == []
+
+
+def test_a_run_that_went_on_with_an_edited_flow_differs_in_the_definition_that_was_edited() -> None:
+    events = [*run().events]
+    edited = {"draft": "2", "ask": "a", "polish": "p"}
+    one = RunSide([*events[:-1], RunResumed(3.5, fingerprints=edited), events[-1]])
+    assert causes(one, run(definition="2", topic="hot tea")) == [("file", "The definition of draft")]
+
+
+def test_another_model_for_the_whole_flow_is_no_edit_of_its_file() -> None:
+    one, other = run(), run(definition="2")
+    other.settings |= {"model": "large"}
+    assert causes(one, other) == [("model", "Setting model: not set → large")]
