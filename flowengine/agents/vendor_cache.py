@@ -21,7 +21,7 @@ _asked: Final[dict[str, float]] = {}
 """Key of prompts that begin alike → when one of them was asked."""
 
 
-def note_prompt(cache: PromptCache | None, *, is_planned: bool) -> PromptCache | None:
+def note_prompt(cache: PromptCache, *, is_planned: bool) -> PromptCache:
     """The settings of a prompt's cache, with whether another prompt that begins alike is to come: since the plan says
     so, or since one has come in this process a short time ago.
 
@@ -29,8 +29,8 @@ def note_prompt(cache: PromptCache | None, *, is_planned: bool) -> PromptCache |
     >>> first.is_asked_again, second.is_asked_again
     (False, True)
     """
-    if cache is None:
-        return None
+    if not cache.key:
+        return cache
     now = time.monotonic()
     last = _asked.get(cache.key)
     if len(_asked) >= _MOST:

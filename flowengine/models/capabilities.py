@@ -69,6 +69,8 @@ class Capabilities:
     """Whether it decides itself when it thinks, where an effort is said."""
     stops_thinking_by: str = ""
     """The type of `thinking` with which it does not think, where it does so unasked."""
+    writes_cache_unasked: bool = False
+    """Whether its vendor writes prompts to a cache unasked, at a price, and can be told not to."""
     takes_forced_tool: bool | None = None
     """Whether it can be made to call a tool."""
 

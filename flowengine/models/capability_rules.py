@@ -8,6 +8,8 @@ Sources, as of November 2026:
                  completions are refused, also where no effort is said; github.com/livekit/agents/pull/5088 (March
                  2026): those of GPT-5.2 and 5.4 where an effort is said; github.com/livekit/agents/pull/7169: chat
                  completions take no `max`
+    [caching]    developers.openai.com/api/docs/guides/prompt-caching: from GPT-5.6 on prompts are written to the
+                 cache unasked, for a quarter more than asking costs, and with the mode `explicit` they are not
     [efforts]    learn.microsoft.com/javascript/api/@azure/ai-projects/reasoningeffort: `gpt-5-pro` takes high alone,
                  GPT-5.1 none to high and tools at each, xhigh what is newer than gpt-5.1-codex-max
     [thinking]   platform.claude.com/docs/en/build-with-claude/thinking and /effort: Opus 4.5 takes low to high, 4.6 max
@@ -79,6 +81,7 @@ def _of_openai(name: str, facts: Facts) -> Capabilities:
         takes_tools_thinking=_takes_tools_thinking(bare, version, facts),
         chat_efforts=tuple(each for each in efforts or _EVERY if each != "max") if thinks else None,  # [tools]
         streams=facts.get("supports_native_streaming") is not False,
+        writes_cache_unasked=bool(facts.get("supports_prompt_cache_breakpoint")) or version >= (5, 6),  # [caching]
     )
 
 

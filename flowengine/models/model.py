@@ -64,14 +64,15 @@ class PromptCache(NamedTuple):
     """Whether another prompt that begins alike is to come: writing to some vendors' caches costs more than asking."""
 
     @classmethod
-    def of(cls, choice: PromptCaching | None, *names: str, is_asked_again: bool = True) -> PromptCache | None:
-        """As an author chose: `auto`, `off`, or None for nothing. `names`: what requests that begin alike share.
+    def of(cls, choice: PromptCaching | None, *names: str, is_asked_again: bool = True) -> PromptCache:
+        """As an author chose: `auto`, `off`, or None for nothing. `names`: what requests that begin alike share. Where
+        it is off, there is no key, and nothing is asked again.
 
-        >>> PromptCache.of(None, "triage", "answer"), PromptCache.of("off", "triage", "answer")
-        (PromptCache(key='triage.answer', is_asked_for=False, is_asked_again=True), None)
+        >>> PromptCache.of(None, "triage", "answer"), PromptCache.of("off", "triage", "answer").key
+        (PromptCache(key='triage.answer', is_asked_for=False, is_asked_again=True), '')
         """
         if choice == "off":
-            return None
+            return cls(is_asked_again=False)
         key = ".".join(filter(None, names))
         if not (key.isascii() and key.isprintable() and len(key) <= _LONGEST_KEY):
             key = blake2b(key.encode("utf-8", "replace"), digest_size=16).hexdigest()

@@ -67,9 +67,7 @@ class OpenAIChat:
             body["stream"] = True
             if traits.takes_stream_options:
                 body["stream_options"] = {"include_usage": True}
-        if request.cache is not None and request.cache.key and traits.takes_cache_key(request.cache):
-            body["prompt_cache_key"] = request.cache.key
-        return body | _options(request, traits)
+        return body | traits.cache_options(request.cache) | _options(request, traits)
 
     def read(self, body: Mapping[str, Any], traits: VendorTraits) -> VendorAnswer:
         choice = _first_choice(body)

@@ -47,8 +47,7 @@ class OpenAIResponses:
             body["tools"] = [_make_tool(each, traits) for each in request.tools]
         if request.response_schema is not None and (traits.schema_with_tools or not request.tools):
             body |= _ask_for_schema(request, traits, body.get("text", {}))
-        if request.cache is not None and request.cache.key and traits.takes_cache_key(request.cache):
-            body["prompt_cache_key"] = request.cache.key
+        body |= traits.cache_options(request.cache)
         return body | {"stream": True} if stream else body
 
     def read(self, body: Mapping[str, Any], traits: VendorTraits) -> VendorAnswer:

@@ -107,9 +107,18 @@ class VendorTraits:
     can: Capabilities = field(default_factory=Capabilities)
     """What the model can do."""
 
-    def takes_cache_key(self, cache: PromptCache) -> bool:
-        """Tells whether a key of requests that begin alike is sent."""
-        return self.cache_marks == "key" or (self.cache_marks == "key if asked for" and cache.is_asked_for)
+    def cache_options(self, cache: PromptCache | None) -> dict[str, Any]:
+        """What OpenAI's protocols say of the cache: a key of requests that begin alike, or that none is written."""
+        if cache is None:
+            return {}
+        if (
+            self.can.writes_cache_unasked
+            and self.cache_marks == "key"
+            and not (cache.is_asked_for or cache.is_asked_again)
+        ):
+            return {"prompt_cache_options": {"mode": "explicit"}}
+        is_sent = self.cache_marks == "key" or (self.cache_marks == "key if asked for" and cache.is_asked_for)
+        return {"prompt_cache_key": cache.key} if is_sent and cache.key else {}
 
 
 def is_native(provider: str) -> bool:

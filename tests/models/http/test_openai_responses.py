@@ -14,11 +14,12 @@ from flowengine.agents.standalone import run_sync
 from flowengine.core.file_values import FileValue, binding_files, hash_of
 from flowengine.errors import ModelError, PermanentModelError, TransientModelError
 from flowengine.models.http.native_model import NativeModel
+from flowengine.models.http.openai_chat import OPENAI_CHAT
 from flowengine.models.http.openai_responses import OPENAI_RESPONSES
 from flowengine.models.http.responses_answers import read_response
 from flowengine.models.http.vendor_traits import traits_of
 from flowengine.models.messages import Message, ToolRequest
-from flowengine.models.model import Reply, Request, TokenUsage
+from flowengine.models.model import PromptCache, Reply, Request, TokenUsage
 from flowengine.tools.function_tool import tool
 from tests.support.model_answers import Completion, Failure, Raw, StreamFailure, Thinking, ToolCall, Truncated
 from tests.support.model_server import ModelServer
@@ -228,6 +229,28 @@ def test_files_that_are_attached_are_parts_before_the_text() -> None:
         "file_data": "data:application/pdf;base64,JVBERg==",
     }
     assert item["content"][-1]["text"] == "Look."
+
+
+@pytest.mark.parametrize(
+    ("name", "cache", "is_elsewhere", "sent"),
+    [
+        ("gpt-5.6-sol", PromptCache("k"), False, {"prompt_cache_key": "k"}),
+        ("gpt-5.6-sol", PromptCache("k", is_asked_again=False), False, {"prompt_cache_options": {"mode": "explicit"}}),
+        ("gpt-5.6-sol", PromptCache.of("off", "k"), False, {"prompt_cache_options": {"mode": "explicit"}}),
+        ("gpt-5.6-sol", PromptCache("k", True, False), False, {"prompt_cache_key": "k"}),
+        ("gpt-5.6-sol", PromptCache.of("off", "k"), True, {}),
+        ("gpt-5.5", PromptCache("k", is_asked_again=False), False, {"prompt_cache_key": "k"}),
+        ("gpt-5.5", PromptCache.of("off", "k"), False, {}),
+        ("gpt-5.6-sol", None, False, {}),
+    ],
+)
+def test_a_prompt_is_not_written_to_a_cache_that_costs_where_it_is_asked_once(
+    name: str, cache: PromptCache | None, is_elsewhere: bool, sent: dict[str, Any]
+) -> None:
+    traits = traits_of("openai", name, is_elsewhere=is_elsewhere)
+    for protocol in (OPENAI_RESPONSES, OPENAI_CHAT):
+        found = protocol.body(Request(name, QUESTION, cache=cache), traits, stream=False)
+        assert {key: value for key, value in found.items() if "cache" in key} == sent
 
 
 # --- what comes back
