@@ -486,6 +486,8 @@ class Chain:
                 return f"{name} model"
             case "map":
                 return f"{name}{self.chance.choice('pqr')}"
+            case "broken":
+                return ""  # It fails in any case, and what it says is seen by others.
             case _:
                 return name
 
