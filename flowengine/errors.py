@@ -50,8 +50,6 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import Any, Final, Literal, NamedTuple, ParamSpec, TypeVar, cast
 
-from flowengine.foreign_names import find_foreign_argument
-
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -138,6 +136,12 @@ def refuse_other_kind(value: Any, kind: Any, expected: str, error: type[FlowEngi
         raise error(f"{expected}, not {type(value).__name__}")
 
 
+def _find_foreign(owner: str, name: str, known: Iterable[str]) -> str | None:
+    from flowengine.foreign_names import find_foreign_argument  # Only a wrong argument needs the table.
+
+    return find_foreign_argument(owner, name, known)
+
+
 def unknown_argument(owner: str, name: str, known: Iterable[str]) -> TypeError:
     """Makes the error for an unknown argument of a class or a function.
 
@@ -147,7 +151,7 @@ def unknown_argument(owner: str, name: str, known: Iterable[str]) -> TypeError:
     TypeError("Flow.run has no argument 'context'; it has inputs, store")
     """
     known = list(known)
-    foreign = find_foreign_argument(owner, name, known)
+    foreign = _find_foreign(owner, name, known)
     hint = f"; {foreign}" if foreign else did_you_mean(name, known) or f"; it has {', '.join(known)}"
     return TypeError(f"{owner} has no argument '{name}'{hint}")
 
@@ -170,7 +174,7 @@ def names_arguments(function: Callable[P, R]) -> Callable[P, R]:
             found = ", ".join(reprlib.repr(each) for each in args[placed[:1] == ["self"] :])
             raise TypeError(f"{owner} takes {values} without a keyword, and found {found}")
         for name in named:
-            if name not in known and not (takes_others and find_foreign_argument(owner, name, known) is None):
+            if name not in known and not (takes_others and _find_foreign(owner, name, known) is None):
                 raise unknown_argument(owner, name, known)
         missing = [each for each in needed[len(args) :] if each not in named]
         if missing:

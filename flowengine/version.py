@@ -14,12 +14,13 @@ __version__ = "0.2.0"
 
 DISTRIBUTION: Final = "flowengine-dag"
 
-Extra: TypeAlias = Literal["eval", "mcp", "otel", "queue", "serve", "ui"]
+Extra: TypeAlias = Literal["eval", "mcp", "otel", "png", "queue", "serve", "ui"]
 
 EXTRAS: Final[dict[Extra, tuple[str, ...]]] = {
     "eval": ("scipy",),
     "mcp": ("mcp",),
     "otel": ("opentelemetry.sdk", "opentelemetry.exporter.otlp"),
+    "png": ("resvg_py",),
     "queue": ("psycopg", "procrastinate"),
     "serve": ("starlette", "uvicorn", "prometheus_client"),
     "ui": ("starlette", "uvicorn"),

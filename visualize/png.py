@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from flowengine.errors import PictureError
+from flowengine.version import install_hint
 from visualize.dot import DOT_NODES, draw_with_dot
 from visualize.picture import Picture
 from visualize.style import Heat
@@ -39,5 +40,5 @@ def _draw_by_dot(picture: Picture, timeout: float) -> bytes:
     try:
         return draw_with_dot(picture, "png", timeout)
     except PictureError as error:
-        advice = "python -m pip install 'flowengine-dag[png]' draws PNGs without it"
+        advice = f"for PNGs without it: {install_hint('png')}"
         raise PictureError(f"{error}; {advice}") from error

@@ -46,6 +46,10 @@ class World:
         self.calls = 0
         self.sent: list[str] = []
 
+    def __reduce__(self) -> str:
+        """It is outside of the flow: what it has seen is no part of the flow's code."""
+        return "world"
+
     def model(self, name: str = "scripted") -> ScriptedModel:
         return ScriptedModel(self._next, name=name, latency=0.0)
 
