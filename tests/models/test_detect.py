@@ -75,7 +75,7 @@ def without(*names: str) -> dict[str, str]:
         ("ft:gpt-3.5-turbo:mine", None, {}, ("openai", "ft:gpt-3.5-turbo:mine")),
         # a key draws only names that its vendor has
         ("qwen/qwen3.8-27b", None, {"GROQ_API_KEY": "g"}, ("groq", "qwen/qwen3.8-27b")),
-        ("llama-guard-3-8b", None, {"GROQ_API_KEY": "g"}, ("groq", "llama-guard-3-8b")),
+        ("whisper-large-v3-turbo", None, {"GROQ_API_KEY": "g"}, ("groq", "whisper-large-v3-turbo")),
         # the default vendor, for names that no table knows
         ("qwen3", None, LOCAL, ("ollama", "qwen3")),
         ("qwen3", None, {"OLLAMA_API_BASE": "http://o"}, ("ollama", "qwen3")),
