@@ -10,6 +10,7 @@ import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from shlex import quote
 from typing import Any, Final, cast
 
 import anyio
@@ -45,7 +46,7 @@ def describe_question(path: str, asked: ApprovalRequested) -> Iterator[str]:
 
 def format_choices(asked: ApprovalRequested) -> str:
     """The options of `flowengine approve` that answer it."""
-    choices = f"--choice {'|'.join(asked.choices)}"
+    choices = f"--choice {'|'.join(map(quote, asked.choices))}"  # They are copied to a shell.
     if asked.tool:
         return f"{choices} [--form OTHER_ARGUMENTS] [--comment WHY]"
     return f"{choices} --form FILE|JSON" if asked.form is not None else choices

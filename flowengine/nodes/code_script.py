@@ -17,7 +17,7 @@ import anyio.to_thread
 from pydantic_core import to_jsonable_python
 
 from flowengine.core.context import Context, NodeResult
-from flowengine.core.json_values import check_text, refusing_no_json
+from flowengine.core.json_values import check_text, load_json, refusing_no_json
 from flowengine.core.records import Notice
 from flowengine.core.values import is_map
 from flowengine.errors import DefinitionError, OutputError, RunError
@@ -178,7 +178,7 @@ def _value_of(outcome: Outcome, limits: ScriptLimits) -> Any:
         raise RunError(_ENDINGS[outcome.ending].format(limits))
     answer: Any = None
     with suppress(ValueError, RecursionError):
-        answer = json.loads(outcome.stdout)
+        answer = load_json(outcome.stdout)  # The code may have written it past its own `print`.
     if is_map(answer) and "error" in answer:
         raise RunError(f"the code failed: {cut(str(answer['error']), _PRINTED)}")
     if not is_map(answer) or "value" not in answer or outcome.code != 0:

@@ -14,12 +14,13 @@ import pytest
 from flowengine import Flow
 from flowengine.core.records import Notice
 from flowengine.engine.events import NodeRecorded
-from flowengine.errors import DefinitionError
+from flowengine.errors import DefinitionError, OutputError
 from flowengine.journal.memory import MemoryStore
 from flowengine.nodes import code_script
 from flowengine.nodes.code_script import CodeNode
 from flowengine.runners.run import Run
 from flowengine.skills.sandbox.sandbox import Verdict, verdict
+from flowengine.skills.sandbox.script import Outcome, ScriptLimits
 from tests.support.odd_server import OddServer
 from tests.support.require import missing
 
@@ -110,6 +111,12 @@ async def test_what_is_written_past_pythons_print_is_no_answer_either(sandbox: P
 )
 async def test_what_goes_wrong_is_told_with_its_line(sandbox: Path, code: str, said: str):
     assert said in message(await run_of(node(sandbox, code)))
+
+
+@pytest.mark.parametrize("answer", ['{"value": NaN}', '{"value": Infinity}', '{"value": 1, "value": 2}'])
+def test_an_answer_that_is_no_json_is_no_value(answer: str):
+    with pytest.raises(OutputError, match="gave no value"):
+        code_script._value_of(Outcome(0, answer, "", 0.1), ScriptLimits())
 
 
 async def test_an_endless_loop_ends_at_its_time_and_memory_is_bounded(sandbox: Path):

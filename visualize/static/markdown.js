@@ -36,7 +36,7 @@ const FENCE = /^ {0,3}(`{3,}(?=[^`]*$)|~{3,})\s*([\w+#.-]*)/; // Code in a line 
 const HEADING = /^ {0,3}(#{1,6})\s+([^]*)$/;
 const RULE = /^ {0,3}([-*_])(\s*\1){2,}\s*$/;
 const ITEM = /^( *)([-*+]|\d{1,9}[.)])\s+(.*)$/;
-const BARS = /^\s*\|?\s*:?-+:?\s*(\|\s*:?-+:?\s*)*\|?\s*$/;
+const BARS = /^\|?\s*:?-+:?\s*(\|\s*:?-+:?\s*)*\|?$/; // Of a trimmed line: blanks in two places would be tried in each.
 
 function cellsOf(line) {
   return line.trim().replace(/^\||\|$/g, "").split(/(?<!\\)\|/).map((each) => readInline(each.trim()));
@@ -79,7 +79,7 @@ function readMarkdown(text, depth = 0) {
     } else if (/^ {0,3}>/.test(line) && depth < 20) {
       const inside = take((each) => /^ {0,3}>/.test(each)).map((each) => each.replace(/^ {0,3}> ?/, ""));
       blocks.push({ tag: "blockquote", blocks: readMarkdown(inside.join("\n"), depth + 1) });
-    } else if (line.includes("|") && BARS.test(lines[at + 1] ?? "") && lines[at + 1].includes("-")) {
+    } else if (line.includes("|") && BARS.test((lines[at + 1] ?? "").trim()) && lines[at + 1].includes("-")) {
       const head = cellsOf(line);
       at += 2;
       blocks.push({ tag: "table", head, rows: take((each) => each.includes("|")).map(cellsOf) });

@@ -295,7 +295,7 @@ def _syntax(error: yaml.YAMLError, text: str, file: str | None) -> Diagnostic:
     problem = str(getattr(error, "problem", None) or getattr(error, "reason", None) or error)
     mark: Any = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     line, column = (1, 1) if mark is None else (mark.line + 1, mark.column + 1)
-    if "maximum nesting depth" in problem:  # Newer parsers have a bound of their own, which large files meet before ours.
+    if "maximum nesting depth" in problem:  # Newer parsers have a bound of their own.
         return Diagnostic("FE113", f"nested deeper than {MAX_DEPTH}", file, line, column)
     if "Unicode character escape" in problem:
         problem += "; write the character itself, not the halves of a surrogate pair (json.dumps(ensure_ascii=False))"
