@@ -487,7 +487,7 @@ class Chain:
             case "map":
                 return f"{name}{self.chance.choice('pqr')}"
             case "broken":
-                return ""  # It fails in any case, and what it says is seen by others.
+                return f"{name} never"  # It fails in any case, and what it says is seen by others.
             case _:
                 return name
 
