@@ -225,6 +225,7 @@ def test_what_cannot_be_said_is_lost_with_its_line(import_files) -> None:
         ("function 'get weather'", 7),
         ("TeleportUser 'away'", 8),
         ("jump", 9),
+        ("SendActivity 'dead'", 10),
     ]
     assert "def get_weather(city)" in (folder / "stubs.py").read_text("utf-8")
 

@@ -196,6 +196,76 @@ def test_an_iteration_a_classifier_and_an_extractor(import_files) -> None:
     ]
 
 
+def test_an_iteration_of_an_older_file_begins_with_the_node_that_it_names(import_files) -> None:
+    named = {"each": {"start_node_id": "say"}, "say": {}}
+    marked = {"each": {}, "say": {"isIterationStart": True}}
+    for more in (named, marked):
+        source = app(
+            [
+                start("text"),
+                node("split", "parameter-extractor", model=MODEL, query=["start", "text"], parameters=[
+                    {"name": "parts", "type": "array[string]", "description": "the parts", "required": True}]),
+                node("each", "iteration", iterator_selector=["split", "parts"],
+                    output_selector=["tidy", "output"], **more["each"]),
+                {**llm("say", "{{#each.item#}}", iteration_id="each", **more["say"]), "parentId": "each"},
+                node("tidy", "template-transform", parent="each", template="<{{ a }}>", variables=[
+                    {"variable": "a", "value_selector": ["say", "text"]}]),
+                node("end", "end", outputs=[{"variable": "out", "value_selector": ["each", "output"]}]),
+            ],
+            "start>split split>each say>tidy each>end",
+        )  # fmt: skip
+        project, written, folder = import_files({"app.yml": source})
+        assert not written.errors
+        assert not lost(project)
+        done, _ = run(folder, {"text": "a, b"}, split=[{"parts": ["a", "b"]}], say=["A", "B"])
+        assert done.outputs == {"out": ["<A>", "<B>"]}
+
+
+def test_a_node_that_nothing_leads_to_is_lost(import_files) -> None:
+    source = app(
+        [
+            start("text"),
+            node("split", "parameter-extractor", model=MODEL, query=["start", "text"], parameters=[
+                {"name": "parts", "type": "array[string]", "required": True}]),
+            llm("say", "{{#start.text#}}"),
+            llm("stray", "{{#start.text#}}"),
+            node("each", "iteration", iterator_selector=["split", "parts"], output_selector=["inner", "text"]),
+            {**llm("inner", "{{#each.item#}}"), "parentId": "each"},
+            node("end", "end", outputs=[{"variable": "out", "value_selector": ["say", "text"]}]),
+        ],
+        "start>split split>say say>each each>end",
+    )  # fmt: skip
+    project, written, _ = import_files({"app.yml": source})
+    assert not written.errors
+    assert lost(project) == ["llm 'stray'", "llm 'inner'"]
+
+
+@pytest.mark.parametrize(
+    ("row", "memory", "prompt"),
+    [
+        ("An example", {}, "user: An example\n\nuser: my question"),
+        ("An example", {"query_prompt_template": "Q: {{#sys.query#}}"}, "user: An example\n\nuser: Q: my question"),
+        ("{{#sys.query#}}", {}, "my question"),
+    ],
+)
+def test_what_the_user_asks_follows_the_turns_of_a_prompt_with_memory(import_files, row, memory, prompt) -> None:
+    say = llm("say", row, memory={"window": {"enabled": False}, **memory})
+    tell = node("tell", "answer", answer="{{#say.text#}}")
+    source = app([start(), say, tell], "start>say say>tell", "advanced-chat")
+    _, written, folder = import_files({"app.yml": source})
+    assert not written.errors
+    _, models = run(folder, {"query": "my question"}, say=["yes"])
+    assert models["say"].requests[0].messages[-1].content == f"User input: {prompt}"
+
+
+def test_packages_that_code_imports_are_named(import_files) -> None:
+    code = "import json, pandas\nfrom numpy.linalg import norm\ndef main():\n    return {'r': 1}\n"
+    source = app([start(), node("make", "code", code_language="python3", code=code)], "start>make")
+    project, _, _ = import_files({"app.yml": source})
+    [told] = [each for each in project.ledger.elements if each.what == "code 'make'"]
+    assert (told.outcome, told.note) == ("changed", "it needs numpy, pandas to be installed")
+
+
 def test_a_loop_counts_and_stops_at_its_condition(import_files) -> None:
     source = app(
         [

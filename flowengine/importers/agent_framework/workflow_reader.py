@@ -113,7 +113,8 @@ class WorkflowReader(ToolActions):
             return level.loop(action, exits, own=action.id, rounds=rounds)
         what = action.title
         if exits == []:
-            self._ledger.note_changed(what, action.origin, "left out, since nothing leads to it")
+            by_hand = "do it by a step of your own, unless it was left over"
+            self._ledger.note_lost(what, action.origin, "left out, since nothing leads to it", by_hand)
             self._drop(action)
             return []
         watched = action.data = watch(action.data)

@@ -242,6 +242,7 @@ class AppReader:
         if any(notes):
             self._flow.keys["x-notes"] = [each for each in notes if each]
         _mend_parents(places)
+        _mark_beginnings(places)
         edges = [
             GraphEdge(
                 str(each.get("source")),
@@ -328,6 +329,14 @@ def _note_text(text: object) -> str:
     except (ValueError, RecursionError, TypeError):
         found.append(str(text or ""))
     return plain_words(" ".join(found), 2000)
+
+
+def _mark_beginnings(places: Mapping[str, DifyNode]) -> None:
+    """Mark the nodes that containers name as their first: in older files these are nodes like any other."""
+    for place in places.values():
+        first = places.get(str(place.data.get("start_node_id")))
+        if first is not None and first.parent == place.source:
+            first.begins = True
 
 
 def _mend_parents(places: dict[str, DifyNode]) -> None:

@@ -45,6 +45,11 @@ class DifyNode:
     """Its id in the flow; empty where it has no node there."""
     edges: list[GraphEdge] = field(default_factory=list[GraphEdge])
     """Those that lead to it."""
+    begins: bool = False
+    """Its level begins with it: it is a start, or the node that an older file names as the first of an iteration."""
+
+    def __post_init__(self) -> None:
+        self.begins = self.begins or self.is_start or bool(self.data.get("isIterationStart"))
 
     @property
     def title(self) -> str:
@@ -77,7 +82,7 @@ class DifyGraph:
         self._before: dict[str, set[str]] = {}
         self._certain: set[str] = set()
         for each in self._ordered:
-            if each.is_start or any(edge.handle == "" and edge.source in self._certain for edge in each.edges):
+            if each.begins or any(edge.handle == "" and edge.source in self._certain for edge in each.edges):
                 self._certain.add(each.source)
 
     def level(self, parent: str | None) -> list[DifyNode]:
@@ -131,7 +136,7 @@ class DifyGraph:
     def _reach(self, parent: str | None, without: str | None) -> set[str]:
         key = without if without is not None else f"\0{parent}"
         if key not in self._reached:
-            starts = (each.source for each in self.places.values() if each.parent == parent and each.is_start)
+            starts = (each.source for each in self.places.values() if each.parent == parent and each.begins)
             self._reached[key] = reach_from(
                 starts, lambda each: (edge.target for edge in self.targets.get(each, ())), without
             )

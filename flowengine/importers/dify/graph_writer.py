@@ -251,7 +251,8 @@ class GraphWriter:
                 ledger.note_mapped(what, place.origin, "the inputs of the flow")
             return
         if (not place.id and place.type != "end") or not self._graph.runs(place):
-            ledger.note_changed(what, place.origin, "left out, since nothing leads to it")
+            by_hand = "lead to its step, which is to be written, unless it was left over"
+            ledger.note_lost(what, place.origin, "left out, since nothing leads to it", by_hand)
             return
         notes, why, by_hand = self._told.get(place.source, ([], "", ""))
         if not why:

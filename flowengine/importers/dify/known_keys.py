@@ -11,8 +11,8 @@ __all__ = ["KNOWN_OF_APP", "KNOWN_OF_NODE"]
 
 KNOWN_OF_NODE: Final = frozenset(
     {
-        *("type", "title", "desc", "selected", "height", "width", "version", "startNodeType", "start_node_id"),
-        *("isInIteration", "isIterationStart", "iteration_id", "isInLoop", "isLoopStart", "loop_id"),
+        *("type", "title", "desc", "selected", "height", "width", "version", "startNodeType"),
+        *("isInIteration", "iteration_id", "isInLoop", "isLoopStart", "loop_id"),
         *("output_type", "var_type", "item_var_type", "iterator_input_type", "is_array_input", "is_array_file"),
         *("model.mode", "reasoning_mode", "prompt_template.id", "prompt_template.role", "default_value"),
         *("retrieval_mode", "single_retrieval_config", "multiple_retrieval_config", "retrieval_model"),

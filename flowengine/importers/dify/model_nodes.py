@@ -45,9 +45,10 @@ class ModelNodes(AppParts):
                 turns.append((role, text))
         memory = as_map(data.get("memory"))
         query = memory.get("query_prompt_template")
-        if memory and self.is_chat and not any(role == "user" for role, _ in turns):
+        if memory and self.is_chat:
             asked = query if isinstance(query, str) and query.strip() else "{{#sys.query#}}"
-            turns.append(("user", self.text(asked, place, special)))
+            turn = ("user", self.text(asked, place, special))
+            turns += [] if turn in turns else [turn]  # Dify asks it behind the memory, whatever turns stand before.
         if self.is_chat:
             window = as_map(memory.get("window"))
             size = whole_number(window.get("size"), 0) if window.get("enabled") else None

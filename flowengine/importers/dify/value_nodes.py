@@ -26,6 +26,7 @@ from flowengine.importers.flow_text import quote, quote_value, to_tag
 from flowengine.importers.form import FlowStep
 from flowengine.importers.import_names import Names
 from flowengine.importers.option_values import whole_number
+from flowengine.importers.python_code import is_standard
 from flowengine.importers.source_tree import as_list, as_map, as_maps
 
 __all__ = ["ValueNodes"]
@@ -61,15 +62,18 @@ class ValueNodes(AppParts):
             raise UnknownValueError("code without a function main")
         shared = sorted({name for each in ast.walk(tree) if isinstance(each, ast.Global) for name in each.names})
         imported = {
-            (each.names[0].name if isinstance(each, ast.Import) else each.module or "").partition(".")[0]
+            name.partition(".")[0]
             for each in ast.walk(tree)
             if isinstance(each, ast.Import | ast.ImportFrom)
+            for name in ([one.name for one in each.names] if isinstance(each, ast.Import) else [each.module or ""])
         }
         if any(
             isinstance(each, ast.ImportFrom) and (each.module == "__future__" or each.names[0].name == "*")
             for each in tree.body
         ):
             raise UnknownValueError("an import that only stands at a module's top")
+        if needs := sorted(each for each in imported if each and not is_standard(each)):
+            self.note(f"it needs {', '.join(needs)} to be installed")
         if imported & _NETWORK:
             self.note("the sandbox of code has no network")
         step.kind = "code"
