@@ -214,7 +214,7 @@ class ToolLoop:
                 if self._offer.find(call.request.name) is not None and not isinstance(call.arguments, str):
                     await self._bringer.note_call(call.request.name, call.arguments, result)
         answers = (
-            Message("tool", result.text, tool_call_id=call.request.id)
+            Message("tool", result.text, tool_call_id=call.request.id, is_error=result.is_error)
             for call, result in zip(calls, results, strict=True)
         )
         sound = tuple(call.sound() for call in calls)

@@ -64,6 +64,9 @@ class Message(NamedTuple):
     """Files that the model is to see with the text; their contents are read where a request's body is made."""
     stable: int = 0
     """Characters at its beginning that other questions share, for caches of vendors. No part of a request's key."""
+    is_error: bool = False
+    """Of a tool's message: whether the call failed, for vendors that are told so. Its text says it too, and so it is no
+    part of a request's key: records that were made without it still answer."""
 
 
 def as_dict(message: Message) -> dict[str, Any]:
@@ -87,6 +90,8 @@ def as_dict(message: Message) -> dict[str, Any]:
             {"blob": each.blob, "media_type": each.media_type, "name": each.name, "size": each.size}
             for each in message.attachments
         ]
+    if message.is_error:
+        shape["is_error"] = True
     return shape
 
 
@@ -94,7 +99,8 @@ def from_dict(shape: Mapping[str, Any]) -> Message:
     """The message of an OpenAI chat shape. `content: null` reads as the empty text.
 
     >>> from_dict({"role": "assistant", "content": None})
-    Message(role='assistant', content='', tool_calls=(), tool_call_id=None, vendor_parts=(), attachments=(), stable=0)
+    Message(role='assistant', content='', tool_calls=(), tool_call_id=None, vendor_parts=(), attachments=(), stable=0, \
+is_error=False)
     """
     role = shape.get("role")
     if role not in get_args(Role):
@@ -109,6 +115,7 @@ def from_dict(shape: Mapping[str, Any]) -> Message:
         tool_call_id=shape.get("tool_call_id"),
         vendor_parts=tuple(shape.get("vendor_parts") or ()),
         attachments=tuple(FileValue(**each) for each in shape.get("attachments") or ()),
+        is_error=shape.get("is_error") is True,
     )
 
 

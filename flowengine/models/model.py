@@ -135,10 +135,15 @@ class Request:
             object.__setattr__(self, "_plain_messages", [as_dict(each) for each in self.messages])
         return self._plain_messages
 
+    def _key_messages(self) -> Sequence[Mapping[str, Any]]:
+        if not any(each.is_error for each in self.messages):
+            return self.plain_messages()
+        return [as_dict(each._replace(is_error=False)) for each in self.messages]
+
     def _compute_hash(self) -> str:
         shape = {
             "model": self.model,
-            "messages": self.plain_messages(),
+            "messages": self._key_messages(),
             "temperature": self.temperature,
             "max_tokens": self.max_tokens,
             "tools": self.tools,

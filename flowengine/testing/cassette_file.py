@@ -92,6 +92,7 @@ class _Message(Keys):
     tool_call_id: str | None = None
     vendor_parts: list[dict[str, Any]] = Field(default_factory=list[dict[str, Any]])
     attachments: list[_Attachment] = Field(default_factory=list[_Attachment])
+    is_error: bool = False
 
 
 class _Request(Keys):
@@ -147,6 +148,7 @@ def _to_request(written: _Request) -> Request:
             *(each.role, each.content, _to_tool_calls(each.tool_calls), each.tool_call_id),
             vendor_parts=tuple(each.vendor_parts),
             attachments=tuple(FileValue(**file.model_dump()) for file in each.attachments),
+            is_error=each.is_error,
         )
         for each in written.messages
     ]
@@ -207,6 +209,7 @@ def _request_to_yaml(request: Request) -> dict[str, Any]:
             tool_call_id=each.tool_call_id,
             vendor_parts=list(each.vendor_parts),
             attachments=[*as_dict(each).get("attachments", ())],
+            is_error=each.is_error or None,
         )
         for each in request.messages
     ]

@@ -123,6 +123,7 @@ def test_tools_are_called_and_signed_thinking_goes_back(protocol: Protocol, monk
     told = [each for message in sent for each in _results(message)]
     assert '"teapot"' in told[0]
     assert told[1:] == ["30.0", "tool 'find_order' failed: LookupError: no order 'Z'; the numbers look like A-17"]
+    assert str(sent).count("'is_error': True") == (protocol.vendor == "anthropic")
     if protocol.vendor == "anthropic":
         assert [each["role"] for each in sent] == ["user", "assistant", "user", "assistant", "user"]
         assert sent[1]["content"][0] == {"type": "thinking", "thinking": "An order first.", "signature": "c2lnbmVk"}

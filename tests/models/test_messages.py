@@ -11,6 +11,7 @@ from flowengine.models.messages import Message, ToolRequest, as_dict, from_dict
         Message("system", "Be brief."),
         Message("assistant", "", (ToolRequest("c1", "look", '{"at": "sky"}'), ToolRequest("c2", "look", "{broken"))),
         Message("tool", "blue", tool_call_id="c1"),
+        Message("tool", "no such sky", tool_call_id="c1", is_error=True),
         Message("assistant", "Blue.", vendor_parts=({"type": "thinking", "thinking": "…", "signature": "x"},)),
     ],
 )

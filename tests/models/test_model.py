@@ -32,6 +32,14 @@ def test_neither_the_timeout_nor_the_order_of_names_is_in_the_key() -> None:
     assert replace(REQUEST, timeout=1.0, extra={"stop": ["x"], "top_p": 0.5}).key() == REQUEST.key()
 
 
+def test_that_a_tool_failed_is_on_record_and_not_in_the_key() -> None:
+    """Its text says it, and records of versions that did not keep it answer still."""
+    failed = Message("tool", "no order 'Z'", tool_call_id="1", is_error=True)
+    marked, unmarked = (replace(REQUEST, messages=(each,)) for each in (failed, failed._replace(is_error=False)))
+    assert marked.key() == unmarked.key()
+    assert marked.plain_messages() == [{**unmarked.plain_messages()[0], "is_error": True}]
+
+
 def test_the_key_stays_the_same_from_version_to_version() -> None:
     """Journals hold keys: a change here makes every recorded call a new one."""
     assert Request("m", (Message("user", "héllo"),)).key() == "c5d3551bd615ed3a8e6ae4f3c35c6ce0"

@@ -80,6 +80,14 @@ async def test_a_reply_comes_back_whole(path: Path) -> None:
     assert played == reply._replace(attempts=1, seconds=0.0)
 
 
+def test_a_cassette_keeps_which_tools_failed(path: Path) -> None:
+    failed = Message("tool", "no order 'Z'", tool_call_id="1", is_error=True)
+    write_cassette(path, [Call(Request("m", (failed, failed._replace(is_error=False))), Reply("Sorry."))])
+    assert path.read_text().count("is_error: true") == path.read_text().count("is_error") == 1
+    (found,) = read_cassette(path)
+    assert [each.is_error for each in found.request.messages] == [True, False]
+
+
 async def test_none_never_records(path: Path) -> None:
     with pytest.raises(CassetteMismatchError, match="does not exist, and mode 'none' records nothing"):
         await recorded(path, "x", mode="none")

@@ -172,7 +172,8 @@ def _take_turns(messages: Iterable[Message]) -> Iterator[dict[str, Any]]:
 def _to_blocks(message: Message) -> list[dict[str, Any]]:
     said = split_text(message.content, message.stable) if message.content.strip() else []
     if message.role == "tool":
-        return [{"type": "tool_result", "tool_use_id": _to_id(message.tool_call_id or ""), "content": message.content}]
+        result = {"type": "tool_result", "tool_use_id": _to_id(message.tool_call_id or ""), "content": message.content}
+        return [result | {"is_error": True} if message.is_error else result]
     if message.attachments:
         return anthropic_parts(message)
     thinking = [dict(each) for each in message.vendor_parts if each.get("type") in THINKING]

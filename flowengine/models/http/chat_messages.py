@@ -23,9 +23,9 @@ def to_chat_message(message: Message, traits: VendorTraits) -> dict[str, Any]:
     """The message as the vendor reads it."""
     if traits.call_id_length and (message.tool_calls or message.tool_call_id):
         message = _with_short_ids(message, traits.call_id_length)
-    if not message.vendor_parts and not message.attachments:
+    if not message.vendor_parts and not message.attachments and not message.is_error:
         return as_dict(message)
-    shape = as_dict(message._replace(vendor_parts=(), attachments=()))
+    shape = as_dict(message._replace(vendor_parts=(), attachments=(), is_error=False))
     if message.attachments:
         shape["content"] = openai_parts(message)
     for part in message.vendor_parts:

@@ -252,7 +252,7 @@ _TAKES_THINKING: Final = frozenset({"anthropic", "bedrock", "vertex_ai"})
 
 
 def _to_wire(message: Message, prefix: str) -> dict[str, Any]:
-    shape = as_dict(message)
+    shape = as_dict(message._replace(is_error=False))
     parts: list[dict[str, Any]] = shape.pop("vendor_parts", [])
     if shape.pop("attachments", ()):
         shape["content"] = openai_parts(message)

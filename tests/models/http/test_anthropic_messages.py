@@ -85,7 +85,7 @@ def test_one_sides_messages_in_a_row_are_one_turn_and_parallel_results_go_togeth
             "assistant", "Looking.", calls, vendor_parts=({"type": "thinking", "thinking": "t", "signature": "s"},)
         ),
         Message("tool", "blue", tool_call_id="a.1"),
-        Message("tool", "", tool_call_id="b"),
+        Message("tool", "", tool_call_id="b", is_error=True),
         Message("user", "Go on."),
         tools=(LOOK,),
     )
@@ -99,7 +99,7 @@ def test_one_sides_messages_in_a_row_are_one_turn_and_parallel_results_go_togeth
     ]
     assert answered == [
         {"type": "tool_result", "tool_use_id": "a_1", "content": "blue"},
-        {"type": "tool_result", "tool_use_id": "b", "content": ""},
+        {"type": "tool_result", "tool_use_id": "b", "content": "", "is_error": True},
         text("Go on."),
     ]
 

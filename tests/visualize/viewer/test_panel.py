@@ -163,6 +163,7 @@ def test_no_record_can_bring_in_markup(kind: str):
     values = {"number": 1, "attempt": 1, "delay": 1.0, "seconds": 1.0, "score": 0.5, "total": 3, "index": 0, "level": 1,
               "tokens": 3, "memory": 1, "best": 0.5, "expires": 9.0, "budget": 9, "prompt_tokens": None,
               "occurrence": 0, "completion_tokens": None, "cached_tokens": None, "cost_usd": None,
+              "unanswered": 1, "may_be_billed_tokens": 3, "may_be_billed_usd": 0.5,
               "passed": True, "stopped": False,
               "is_error": True, "started": False, "attempts": 2, "messages": [{"role": HOSTILE, "content": HOSTILE}],
               "tool_calls": [{"function": {"name": HOSTILE}}], "arguments": {HOSTILE: HOSTILE}, "choices": [HOSTILE],
