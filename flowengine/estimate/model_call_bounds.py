@@ -280,9 +280,9 @@ def _list_descriptions(routes: Any) -> Iterator[str]:
 
 @cache
 def _measure_fixed_texts(locale: str | None) -> Size:
-    """All that agents add of their own."""
+    """All that agents add of their own to a prompt; one with tools has no prompt of known size."""
     texts = load_messages(locale or "en").texts
-    sections = ("generation", "improvement", "evaluation", "criteria", "routing", "structured", "tools")
+    sections = ("generation", "improvement", "evaluation", "criteria", "routing", "structured")
     return Size(sum(count_tokens(text) for key, text in texts.items() if key.startswith(sections)))
 
 
