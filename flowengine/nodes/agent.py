@@ -466,7 +466,8 @@ def _refuse_external(tools: Iterable[Tool], node: str | None = None) -> None:
         raise DefinitionError(f"{told} a node that may call it takes no `retry`")
     raise DefinitionError(
         f"{told} node '{node}', which may call it, must not be run again: give the node `retry: {{attempts: 1}}` "
-        f"(without one it has that of `defaults`), or leave the tool out, one of a server with its `allow`"
+        f"(without one it has that of `defaults`), or leave the tool out, one of a server with its `allow`; "
+        f"what a server says of its tools counts with `trust_hints: true`"
     )
 
 

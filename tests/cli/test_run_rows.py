@@ -48,7 +48,7 @@ def test_a_table_comes_back_as_a_table_that_computes_nothing(flowengine: Command
     assert (said.code, said.err) == (0, "a print of the flow's code\n" * 2)
     first, second = csv.DictReader((folder / "out.csv").read_text().splitlines())
     assert (first["output.loud"], second["output.loud"]) == ("'=1+1", "HELLO")
-    assert (first["body"], first["loud"], first["status"]) == ("=1+1", "a", "succeeded")
+    assert (first["body"], first["loud"], first["status"]) == ("'=1+1", "a", "succeeded")
 
 
 def test_rows_and_results_that_another_process_is_at_work_on_are_left_alone(flowengine: Command, folder: Path) -> None:
