@@ -300,7 +300,7 @@ async def test_a_servers_external_tool_in_a_node_with_retry_is_refused_before_th
     assert run.error.message == (
         "agent 'a': the tool 'test_count' is external, so node 'write', which may call it, must not be run again: "
         "give the node `retry: {attempts: 1}` (without one it has that of `defaults`), or leave the tool out, one of a "
-        "server with its `allow`"
+        "server with its `allow`; what a server says of its tools counts with `trust_hints: true`"
     )
     assert model.requests == []
 
