@@ -1,10 +1,11 @@
 r"""Converts Jinja templates of others to templates of ours, where these can say the same.
 
 Outer names become expressions of the flow, the newline behind a block goes where the source says `trim_blocks`, and
+a field that is not there is nothing, as Jinja has it;
 what our language does not have is told: the caller then renders the template by code (`rendering_module`).
 
     >>> convert("{% for x in rows %}\n- {{ x.name }}\n{% endfor %}\n", {"rows": "inputs.rows"}, trim_blocks=True).text
-    '{% for x in inputs.rows -%}\n- {{ x.name }}\n{% endfor %}'
+    '{% for x in inputs.rows -%}\n- {{ x.name | default("") }}\n{% endfor %}'
 """
 
 from __future__ import annotations
@@ -27,6 +28,12 @@ _METHODS: Final = (
     (re.compile(r"\.(?:strip|lstrip|rstrip)\(\)"), "|trim"),
     (re.compile(r"\.(split|join|replace)\("), ""),
 )
+_FIELD: Final = re.compile(
+    r"(?P<head>\{\{[-+]?\s*|\{%[-+]?\s*for\s[^%|]*?\sin\s+)"
+    r"(?P<path>(?!loop\b)[^\W\d]\w*+(?:\.[^\W\d]\w*+|\[[0-9]++\]|\[\"[^\"]*+\"\]|\['[^']*+'\])++)"
+    r"(?=\s*(?:[-+]?[}%]\}|if\s|\|\s*(?!d\b|default\b|tojson\b)))"
+)
+"""What a tag prints or goes through, where it is a field of something."""
 _RENDERING_MODULE: Final = '''\
 """Renders the Jinja templates that use more than templates of flows have; the files stand in `templates/`."""
 
@@ -69,7 +76,7 @@ def convert(text: str, names: Mapping[str, str], *, trim_blocks: bool = False) -
     if not has_tags(text):
         return Converted(text)
     changed = _trim_blocks(text) if trim_blocks else text
-    changed = _replace_methods(changed)
+    changed = _fill_fields(_replace_methods(changed))
     try:
         parsed = parse_template(changed)
     except TemplateSyntaxError as error:
@@ -119,6 +126,21 @@ def _replace_methods(text: str) -> str:
             tag = pattern.sub(filtered, tag)
         parts += [text[at:start], tag]
         at = end
+    return "".join([*parts, text[at:]])
+
+
+def _fill_fields(text: str) -> str:
+    """The text with a default behind each field that is printed or gone through: Jinja takes it for nothing."""
+    if "raw" in text:
+        return text
+    parts: list[str] = []
+    at = 0
+    for start, end in _find_tags(text):
+        found = _FIELD.match(text, start, end)
+        if found is not None:
+            default = '""' if text.startswith("{{", start) else "[]"
+            parts += [text[at : found.end()], f" | default({default})"]
+            at = found.end()
     return "".join([*parts, text[at:]])
 
 

@@ -8,6 +8,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from flowengine import Flow
+from flowengine.cli.main import main
 from flowengine.journal.memory import MemoryStore
 from flowengine.models.scripted import ScriptedModel
 from flowengine.runners.run import Run
@@ -432,3 +433,85 @@ def test_a_model_gets_no_option_that_it_refuses_and_none_is_named_by_a_value_of_
         "no model is called '${inputs.d}': the default model is asked",
     )
     assert "temperature: 0.3" not in (folder / "source.yaml").read_text("utf-8")
+
+
+def test_an_answer_in_json_of_a_branch_that_was_not_taken_is_nothing_to_its_readers(import_files) -> None:
+    flow = """\
+inputs:
+  engine: {type: string, default: openai}
+outputs:
+  found: {type: string, reference: "${collect.output}"}
+nodes:
+- name: best
+  type: llm
+  source: {type: code, path: ask.jinja2}
+  inputs: {deployment_name: gpt-test, response_format: {type: json_object}}
+  activate: {when: "${inputs.engine}", is: openai}
+- name: other
+  type: llm
+  source: {type: code, path: ask.jinja2}
+  inputs: {deployment_name: gpt-test}
+  activate: {when: "${inputs.engine}", is: other}
+- name: collect
+  type: python
+  source: {type: code, path: collect.py}
+  inputs: {best: "${best.output}", other: "${other.output}"}
+"""
+    code = (
+        "from promptflow.core import tool\n\n\n@tool\ndef collect(best: str, other: str):\n    return best or other\n"
+    )
+    files = {"flow.dag.yaml": flow, "ask.jinja2": "# user:\nAnswer in JSON.\n", "collect.py": code}
+    project, written, folder = import_files(files)
+    assert not written.problems
+    assert project.ledger.count("lost") == 0
+    done, _ = run(folder, "source", {"engine": "openai"}, {"best": [{"a": 1}], "other": []})
+    assert done.outputs == {"found": '{"a": 1}'}
+    done, _ = run(folder, "source", {"engine": "other"}, {"best": [], "other": ["b"]})
+    assert done.outputs == {"found": "b"}
+    assert main(["test", str(folder)]) == 0
+
+
+def test_a_field_that_is_not_there_is_nothing_in_a_template(import_files) -> None:
+    flow = """\
+inputs:
+  history: {type: list, is_chat_history: true}
+outputs:
+  text: {type: string, reference: "${say.output}"}
+nodes:
+- name: say
+  type: prompt
+  source: {type: code, path: say.jinja2}
+  inputs: {history: "${inputs.history}"}
+"""
+    template = (
+        "{% for item in history %}<{{ item.inputs.question }}|{{- item.outputs['output'] | upper }}>"
+        "{% for each in item.outputs.parts %}{{ each }}{% endfor %}{{ loop.index }}{% endfor %}"
+    )
+    _, written, folder = import_files({"flow.dag.yaml": flow, "say.jinja2": template})
+    assert not written.problems
+    history = [{"inputs": {"question": "a"}, "outputs": {"answer": "b"}}, {"inputs": {}, "outputs": {"output": "c"}}]
+    done, _ = run(folder, "source", {"history": history}, {})
+    assert done.outputs == {"text": "<a|>1<|C>2"}
+
+
+def test_a_deployment_is_asked_also_where_the_name_of_a_model_was_left_over(import_files) -> None:
+    flow = """\
+inputs: {}
+outputs: {}
+nodes:
+- name: plain
+  type: llm
+  source: {type: code, path: ask.jinja2}
+  inputs: {deployment_name: gpt-4, model: llama2}
+- name: named
+  type: llm
+  provider: OpenAI
+  source: {type: code, path: ask.jinja2}
+  inputs: {deployment_name: gpt-4, model: gpt-4o}
+"""
+    project, _, _ = import_files({"flow.dag.yaml": flow, "ask.jinja2": "# user:\nHello\n"})
+    assert [each.model for each in project.flows[0].steps] == ["azure/gpt-4", "openai/gpt-4o"]
+    told = {each.what: (each.outcome, each.note) for each in project.ledger.elements}
+    assert told["node plain: model"] == ("changed", "left out: azure/gpt-4 is asked")
+    assert told["node plain: deployment_name"] == ("mapped", "model azure/gpt-4")
+    assert told["node named: deployment_name"] == ("changed", "left out: openai/gpt-4o is asked")

@@ -187,11 +187,11 @@ class NodeReader:
     def _read_model(self, step: FlowStep) -> None:
         deployment, model = (str(self._inputs.get(key) or "") for key in ("deployment_name", "model"))
         provider = str(self._node.get("provider") or self._where.get("tool") or "")
-        names_none = "OpenAI" not in provider and bool(deployment) and not model
-        is_azure = "Azure" in provider or "aoai" in provider or names_none
-        chosen = deployment or model
+        # A deployment is Azure's: of both, the one that was left over is the other vendor's.
+        is_azure = "Azure" in provider or "aoai" in provider or (bool(deployment) and "OpenAI" not in provider)
+        chosen = (deployment or model) if is_azure else (model or deployment)
         if chosen and re.fullmatch(r"[\w./:@-]+", chosen):
-            step.model = f"azure/{chosen}" if is_azure and deployment else f"openai/{model or chosen}"
+            step.model = f"azure/{chosen}" if is_azure and deployment else f"openai/{chosen}"
             vendor = "AZURE_OPENAI" if is_azure else "OPENAI"
             self._project.environment[f"{vendor}_API_KEY"] = "the key of the models"
             if is_azure:
@@ -206,6 +206,9 @@ class NodeReader:
             if key in ("deployment_name", "model") and value and not named:
                 why, by_hand = f"no model is called {value!r:.60}: the default model is asked", "name the model"
                 self._ledger.note_lost(what, origin, why, by_hand)
+            elif key in ("deployment_name", "model") and value and value != chosen:
+                by_hand = f"see that the node is to ask {step.model}, and not {value!r:.60}"
+                self._ledger.note_changed(what, origin, f"left out: {step.model} is asked", by_hand)
             elif key in ("deployment_name", "model"):
                 self._ledger.note_mapped(what, origin, named or "none is named: the default model is asked")
             elif key in _NO_SETTINGS:

@@ -50,9 +50,10 @@ class RowReader(PromptFlowSource):
         if reference.source not in self.known:
             return "none"
         text = reference.text(f"nodes.{self.ids[reference.source]}.output")
+        is_optional = reference.source in self.optional
         if reference.source in self.json_nodes and not reference.steps:
-            return f"{text} | tojson"
-        return f"{text} | default(none)" if reference.source in self.optional else text
+            return f"({text} | tojson if {text} is defined else none)" if is_optional else f"{text} | tojson"
+        return f"{text} | default(none)" if is_optional else text
 
     def _find_aggregated(self, nodes: Sequence[Mapping[str, Any]]) -> frozenset[str]:
         """The nodes that see all rows, and those that read what they give."""
