@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from flowengine.agents.agent import Agent
     from flowengine.agents.evaluation import EvaluationAgent
     from flowengine.agents.routing import RoutingAgent
+    from flowengine.agents.standalone import DirectGateway
     from flowengine.builder import FlowBuilder
     from flowengine.context_providers.compressor.compressor import ContextCompressorProvider
     from flowengine.context_providers.conversation import ConversationHistoryProvider
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from flowengine.core.budget import Budget
     from flowengine.core.context import Context, EvaluationResult, Fragment, LLMResult, NodeResult, RoutingResult
     from flowengine.core.file_values import FileValue
+    from flowengine.core.records import Gateway
     from flowengine.engine.events import (
         ErrorInfo,
         Event,
@@ -62,6 +64,7 @@ if TYPE_CHECKING:
     from flowengine.nodes.approval import ApprovalNode
     from flowengine.nodes.condition import ConditionNode
     from flowengine.nodes.function import FunctionNode
+    from flowengine.nodes.gateway import gateway_of
     from flowengine.nodes.loop import LoopNode
     from flowengine.nodes.map import MapNode
     from flowengine.nodes.node import FlowNode, NodeLimits, NodeSettings, RetryPolicy, RunLimits
@@ -162,6 +165,9 @@ PUBLIC_GROUPS: Final[Mapping[str, Mapping[str, Sequence[str]]]] = {
             "RoutingResult",
             "EvaluationResult",
         ),
+        "flowengine.core.records": ("Gateway",),
+        "flowengine.nodes.gateway": ("gateway_of",),
+        "flowengine.agents.standalone": ("DirectGateway",),
     },
     "Runs": {
         "flowengine.runners.row_runs": ("RowResult",),
@@ -221,6 +227,7 @@ __all__ = [
     "ConversationHistoryProvider",
     "CustomDataProvider",
     "DefinitionError",
+    "DirectGateway",
     "ErrorInfo",
     "EvaluationAgent",
     "EvaluationNode",
@@ -235,6 +242,7 @@ __all__ = [
     "FlowNode",
     "Fragment",
     "FunctionNode",
+    "Gateway",
     "InputField",
     "LLMResult",
     "LongTermMemoryProvider",
@@ -285,6 +293,7 @@ __all__ = [
     "ToolSet",
     "TransientModelError",
     "TypedContext",
+    "gateway_of",
     "get_llm",
     "tool",
 ]

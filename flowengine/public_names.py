@@ -30,6 +30,12 @@ MODULES: Final[Mapping[str, PublicModule]] = {
     "flowengine.errors": PublicModule("Every error", private=("did_you_mean", "unknown_argument")),
     "flowengine.core.records": PublicModule("What `NodeRecorded` holds", ("RECORDS",)),
     "flowengine.memory": PublicModule("What a bot remembers"),
+    "flowengine.retrieval.retriever": PublicModule(
+        "What is searched, and by what", ("Document", "Hit", "Searchable", "Retriever")
+    ),
+    "flowengine.masking.masker": PublicModule(
+        "What is masked in what leaves", ("Masker", "register", "PresidioRecognizer", "Recognizer", "FoundSpan")
+    ),
     "flowengine.engine.ports": PublicModule("Stores of your own", ("JournalStore", "Journal", "RunInfo")),
     "flowengine.journal.stores": PublicModule("The store of a URL", ("open_store",)),
     "flowengine.journal.memory": PublicModule("The store in memory", ("MemoryStore",)),
@@ -103,6 +109,8 @@ def describe_names(module: Any, names: Iterable[str]) -> Iterator[tuple[str, str
 def _description(value: Any) -> str:
     if isinstance(value, UnionType):
         return f"One of {_format_names(each.__name__ for each in value.__args__)}."
+    if isinstance(value, str):
+        return f"The text `{value}`."
     if isinstance(value, Mapping):
         return f"Name → class: {_format_names(str(each) for each in cast('Mapping[Any, Any]', value))}."
     written = (value.__doc__ if isclass(value) else getdoc(value)) or ""

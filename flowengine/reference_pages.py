@@ -362,8 +362,12 @@ PATTERNS: Final[Mapping[str, Sequence[str]]] = {
         "report_with_failures",
     ),
     "Step by step": ("plan_and_execute", "rolling_summary"),
-    "Documents, data and memory": ("answer_with_citations", "extract_fields", "channel_reply"),
-    "Tools, requests and code": ("tool_agent", "call_tools", "order_status", "compute_totals", "graceful_failure"),
+    "Documents, data and memory": (
+        *("answer_with_citations", "extract_fields", "repair_desk", "channel_reply", "team_memory"),
+    ),
+    "Tools, requests and code": (
+        *("tool_agent", "call_tools", "check_invoice", "order_status", "compute_totals", "graceful_failure"),
+    ),
     "People": ("release_approval", "refund_desk", "expenses/expense_report"),
 }
 """Heading → sample flows."""

@@ -39,7 +39,8 @@ __all__ = [
 
 
 def gateway_of(context: Context, words: Messages | None = None, approvers: Sequence[str] = ()) -> Gateway:
-    """Each call is committed before its answer is used, none is made twice, and none that a limit does not allow.
+    """Gives the code of a node its gateway: each call is committed before its answer is used, none is made twice, and
+    none that a limit does not allow.
 
     `words`: of an agent that may call tools, for some of which a person's consent may be asked; `approvers`: whose.
     """

@@ -51,8 +51,14 @@ class FtsRetriever:
     (['a'], ['b'])
     """
 
-    def __init__(self, path: str | os.PathLike[str] = ":memory:", embed: Embedder | None = None) -> None:
-        self._database = IndexDatabase(path)
+    def __init__(
+        self,
+        path: str | os.PathLike[str] = ":memory:",
+        embed: Embedder | None = None,
+        documents: Sequence[Document] = (),
+    ) -> None:
+        """`documents`: what it holds from the start, beside what the file holds already."""
+        self._database = IndexDatabase(path, [_to_row(each, None) for each in documents])
         self._embed = embed
         self._embedding = CallSlots(1)
 
@@ -276,7 +282,11 @@ _WORDS: Final = f"""CREATE VIRTUAL TABLE words USING fts5(terms, content='', tok
 
 
 class IndexDatabase(SQLiteFile):
-    """The file of an index, or `:memory:`."""
+    """The file of an index, or `:memory:`; each time that it is opened, it holds some rows at least."""
+
+    def __init__(self, path: str | os.PathLike[str], rows: Sequence[_Row] = ()) -> None:
+        super().__init__(path)
+        self._rows = rows
 
     def prepare(self, connection: sqlite3.Connection) -> None:
         """The tables as this version wants them. Words of another version are made anew from the texts."""
@@ -291,6 +301,8 @@ class IndexDatabase(SQLiteFile):
             else:
                 _bring_up(connection, read_identity(connection).version)
             connection.execute(f"PRAGMA user_version = {VERSION}")
+            if self._rows:
+                _apply_change(connection, self._rows, ())
 
     def _is_new(self, connection: sqlite3.Connection) -> bool:
         application, _, tables = read_identity(connection)

@@ -16,7 +16,7 @@ from flowengine.core.user_code import describe_error
 from flowengine.errors import DefinitionError, InputError, RunError, did_you_mean, refuse_other_kind
 from flowengine.models.tokens import count_tokens
 from flowengine.retrieval.fts import FtsRetriever
-from flowengine.retrieval.retriever import Hit, Ranking, Retriever, Searchable, fuse_rankings
+from flowengine.retrieval.retriever import Document, Hit, Ranking, Retriever, Searchable, fuse_rankings
 from flowengine.typed_contexts.typed import TypedContext
 
 __all__ = ["NoData", "RetrievalContext"]
@@ -34,12 +34,10 @@ class RetrievalContext(TypedContext[D], Generic[D]):
 
     >>> import anyio
     >>> from flowengine.retrieval.retriever import Document
-    >>> async def asked():
-    ...     manual = RetrievalContext.create("manual", "What the manual says", NoData, render_prompt=lambda context: "")
-    ...     pages = manual.register_rag("pages")
-    ...     await pages.add([Document("p7", "Press the red button to stop."), Document("p9", "Oil it weekly.")])
-    ...     return await manual.load_rag_for_prompt("How do I stop it?")
-    >>> print(anyio.run(asked))
+    >>> manual = RetrievalContext.create("manual", "What the manual says", NoData, render_prompt=lambda context: "")
+    >>> pages = [Document("p7", "Press the red button to stop."), Document("p9", "Oil it weekly.")]
+    >>> _ = manual.register_rag("pages", documents=pages)
+    >>> print(anyio.run(manual.load_rag_for_prompt, "How do I stop it?"))
     [pages: p7]
     Press the red button to stop.
     """
@@ -54,11 +52,13 @@ class RetrievalContext(TypedContext[D], Generic[D]):
         self._rags: dict[str, Searchable] = {}
 
     @overload
-    def register_rag(self, name: str, rag: None = None) -> Retriever: ...
+    def register_rag(self, name: str, rag: None = None, *, documents: Sequence[Document] = ()) -> Retriever: ...
     @overload
     def register_rag(self, name: str, rag: S) -> S: ...
-    def register_rag(self, name: str, rag: Searchable | None = None) -> Searchable:
-        """Look things up in `rag` as well: anything with a `search`. None: an index in memory, made here.
+    def register_rag(
+        self, name: str, rag: Searchable | None = None, *, documents: Sequence[Document] = ()
+    ) -> Searchable:
+        """Look things up in `rag` as well: anything with a `search`. None: an index in memory, made of `documents`.
 
         A name that is there already is a `DefinitionError`.
         """
@@ -70,7 +70,9 @@ class RetrievalContext(TypedContext[D], Generic[D]):
         )
         if name in self._rags:
             raise DefinitionError(f"context '{self.id}' has a retriever '{name}' already: choose another name")
-        self._rags[name] = made = FtsRetriever() if rag is None else rag
+        if rag is not None and documents:
+            raise DefinitionError(f"context '{self.id}': documents are for an index made here; '{name}' has its own")
+        self._rags[name] = made = FtsRetriever(documents=documents) if rag is None else rag
         return made
 
     async def query_context_rag(self, query: str, limit: int | None = None, *, rag: str | None = None) -> list[Hit]:

@@ -19,8 +19,10 @@ from flowengine.flowfile.loader import check_file, load_flow
 from flowengine.flowfile.schema.editor_schema import json_schema
 from flowengine.flowfile.yaml.parser import parse_yaml
 from flowengine.journal.memory import MemoryStore
+from flowengine.models.messages import ToolRequest
 from flowengine.runners.run import Run
 from flowengine.skills.sandbox.sandbox import verdict
+from flowengine.testing.scripted_answers import scripted
 from tests.support.model_answers import Completion, ToolCall
 from tests.support.model_server import ModelServer
 from tests.support.require import missing
@@ -58,6 +60,9 @@ PATTERNS: dict[str, dict[str, Any]] = {
     "rolling_summary": {"text": "Tea is a drink.\n\nIt is made from leaves.\n\nWater is poured over them."},
     "screened_reply": {"message": "Which tea is mild?"},
     "report_with_failures": {"numbers": ["A-17", "Z-9", "B-4"]},
+    "repair_desk": {"message": "My kettle K2 hums and switches off early."},
+    "team_memory": {"text": "Bot, when is the release?", "store": ":memory:"},
+    "check_invoice": {"invoice": "Teapot 30.00 (19 %), tea 4.50 (7 %). Net 34.50, tax 6.10."},
 }
 """Further ones, of the same kinds of nodes: what costs time is done with them in the long tests alone."""
 ALL = [*SAMPLES, *(pytest.param(name, marks=pytest.mark.long) for name in PATTERNS)]
@@ -241,6 +246,22 @@ def test_code_of_a_sample_runs_in_the_sandbox():
     free = [{"article": "tea", "euros": 0, "rate": 7}]
     run = Flow.from_yaml(FLOWS / "compute_totals.yaml").run_sync({"lines": free})
     assert run.raise_for_status().outputs["complaint"] == "These cost nothing: tea"
+
+
+def test_the_script_of_a_skill_runs_in_the_sandbox_and_the_model_reads_its_output_alone():
+    if not verdict(FLOWS).holds:
+        missing(f"there is no sandbox: {verdict(FLOWS).reason}")
+    lines = [{"article": "teapot", "euros": 30.0, "rate": 19}, {"article": "tea", "euros": 4.5, "rate": 7}]
+    wish = {"name": "check-invoice", "path": "scripts/add_up.py", "stdin": json.dumps(lines)}
+    answers = [
+        ToolRequest("1", "load_skill", '{"name": "check-invoice"}'),
+        ToolRequest("2", "run_skill_script", json.dumps(wish)),
+        "The tax is 6.02.",
+    ]
+    run = scripted(Flow.from_yaml(FLOWS / "check_invoice.yaml"), {"check": answers}).run_sync().raise_for_status()
+    read = json.dumps(calls_of(run)[-1].messages)
+    assert "net: 34.50\\ntax 19 %: 5.70\\ntax 7 %: 0.32\\ngross: 40.52" in read
+    assert "json.load" not in read
 
 
 def test_a_flow_that_names_a_model_without_its_key_is_an_error_and_never_a_stand_in():

@@ -261,3 +261,8 @@ def test_many_empty_lines_take_no_longer_than_others():
 def test_plain_text_that_structures_nothing_stays_as_it_is(text: str):
     if not any(sign in text for sign in ("#", "-", "*", "=", "_", "<")):
         assert neutralise_text(text) == "\n".join(text.strip().splitlines())
+
+
+def test_a_channel_in_which_nothing_was_said_is_named_all_the_same():
+    record = PromptRecord(persona=None, conversation_history=ChannelMessages("C1", "general", ()))
+    assert system_prompt(record).startswith("## Current conversation\n\n### #general\n\n---")

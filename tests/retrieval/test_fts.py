@@ -388,3 +388,19 @@ async def test_whatever_an_embedder_of_ones_own_does_words_are_found(made: Any, 
     retriever = await holding("a crimson house", "a navy house", embed=Own())
     assert [hit.text for hit in await retriever.search("crimson")] == ["a crimson house"]
     assert "the embedder 'own' failed" in caplog.text
+
+
+async def test_documents_given_at_the_start_are_there_whenever_the_index_is_opened() -> None:
+    retriever = FtsRetriever(documents=[Document("a", "green tea"), Document("b", "black tea")])
+    await retriever.add([Document("c", "tea pot")])
+    assert {each.id for each in await retriever.search("tea")} == {"a", "b", "c"}
+    retriever.close()
+    assert {each.id for each in await retriever.search("tea")} == {"a", "b"}, "what was added went with the memory"
+
+
+async def test_documents_given_at_the_start_keep_their_vectors_in_a_file(tmp_path: Path, colours: Colours) -> None:
+    for _ in range(2):
+        retriever = FtsRetriever(tmp_path / "index.db", colours, [Document("a", "a crimson house")])
+        assert await found(retriever, "赤") == ["a"]
+        retriever.close()
+    assert colours.asked == ["a crimson house", "赤", "赤"]

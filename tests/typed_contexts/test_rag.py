@@ -116,6 +116,15 @@ async def test_a_retriever_that_fails_is_named():
     assert isinstance(e.value.__cause__, OSError)
 
 
+async def test_documents_are_indexed_where_the_retriever_is_registered():
+    made = context()
+    made.register_rag("pages", documents=MANUAL)
+    assert [each.id for each in await made.fresh().query_context_rag("oil")] == ["p9"]
+    both: Any = {"rag": Fixed(), "documents": MANUAL}
+    with pytest.raises(DefinitionError, match="documents are for an index made here; 'other' has its own"):
+        made.register_rag("other", **both)
+
+
 def test_two_retrievers_of_one_name_are_refused():
     made = context(manual=None)
     with pytest.raises(DefinitionError, match="context 'manual' has a retriever 'manual' already"):

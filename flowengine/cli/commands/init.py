@@ -35,6 +35,14 @@ _COMPANION_FILES: Final = {
     "handoff": ("tool_agent_tools.py",),
     "refund_desk": ("tool_agent_tools.py",),
     "channel_reply": ("channel_reply_tools.py",),
+    "team_memory": ("team_memory_tools.py",),
+    "repair_desk": ("repair_desk_contexts.py",),
+    "check_invoice": (
+        "skills/check-invoice/SKILL.md",
+        "skills/check-invoice/scripts/add_up.py",
+        "skills/check-invoice/references/rates.md",
+        "skills/polite-letter/SKILL.md",
+    ),
 }
 """What an example needs beside its own file."""
 _PROJECT_FILE: Final = """\

@@ -377,9 +377,10 @@ CODES: Final[Mapping[str, Code]] = {
         "adapter, structured_output, key_env, key_command), `models` (a name of the project's own → model, "
         "base_url, key_env, key_command, options, price, window, longest_answer, structured_output, images, "
         "adapter), `mcp_servers` (name → a server, as in a flow file), `files` (max_file, max_run, media_types, "
-        "allow_urls), `notify` (url, send, the table `mail` with server, security, from, user_env, password_env and "
-        "allow_to, and `channels`: name → type, to, url, url_env, headers, headers_env, json, body), `prices` (model → "
-        "input, output, per_call), `memory`, and the list `schedules` (flow, cron, and where they are said name, "
+        "allow_urls), `masking` (recognizers, patterns), `notify` (url, send, the table `mail` with server, security, "
+        "from, user_env, password_env and allow_to, and `channels`: name → type, to, url, url_env, headers, "
+        "headers_env, json, body), `prices` (model → input, output, per_call), `memory`, and the list `schedules` "
+        "(flow, cron, and where they are said name, "
         "timezone, inputs, overlap, catch_up, queue).",
         "[tool.flowengine]\nallow_cals = []",
     ),

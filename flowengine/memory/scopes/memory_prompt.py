@@ -128,7 +128,7 @@ def _conversation(record: PromptRecord, words: Messages, timezone: tzinfo) -> st
     else:
         heading = words("memory.conversation_thread", ts=_name(ts))
         part = _part(heading, message_lines(history.get_thread(ts), timezone), written=False)
-    channel = _section(f"### #{_name(history.channel_name)}", [part])
+    channel = _section(f"### #{_name(history.channel_name)}", [part]) or f"### #{_name(history.channel_name)}"
     return _section(words("memory.conversation_heading"), [channel])
 
 
