@@ -21,7 +21,6 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 import anyio
-import anyio.to_thread
 
 from flowengine.core.address_rules import origin_of
 from flowengine.core.records import ApprovalRequested, Notified, node_of_question, question_path
