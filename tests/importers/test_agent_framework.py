@@ -11,6 +11,7 @@ import anyio
 import pytest
 
 from flowengine import Flow
+from flowengine.cli.main import main
 from flowengine.errors import DefinitionError
 from flowengine.importers.agent_framework.power_fx import Fx, FxError
 from flowengine.importers.form import ImportedProject
@@ -207,6 +208,28 @@ def test_tables_texts_and_requests(import_files) -> None:
     done, _ = run(folder, {})
     assert done.nodes["say"].output == "- a: 1; - b: 2; - c: 4"
     assert done.nodes["sum"].output == "6 a 2 {not this} {{nor}} this"
+
+
+def test_the_made_up_answer_of_a_request_has_tables_where_formulas_go_through_them(import_files) -> None:
+    source = workflow("""
+- {kind: HttpRequestAction, id: fetch, url: "https://api.example.com/items", response: Local.Info}
+- {kind: SetVariable, id: first, variable: Local.A, value: "=First(Filter(Local.Info.value, size > 1)).name"}
+- {kind: SetVariable, id: count, variable: Local.B, value: =CountRows(Local.Info.rows)}
+- {kind: SetVariable, id: each, variable: Local.C, value: '=Concat(ForAll(Local.Info.list, id), Value, ";")'}
+- {kind: SetVariable, id: sum, variable: Local.D, value: '=Sum(Local.Info.parts, price)'}
+- {kind: SendActivity, id: say, activity: "{Local.A} {Local.Info.owner.login}"}
+""")
+    project, written, folder = import_files({"flow.yaml": source})
+    assert not written.errors
+    [fetch] = [each for each in project.flows[0].steps if each.kind == "http"]
+    assert fetch.sample == {
+        "list": [{"id": "sample id"}],
+        "owner": {"login": "sample login"},
+        "parts": [{"price": 1.0}],
+        "rows": ["sample rows"],
+        "value": [{"name": "sample name", "size": 1.0}],
+    }
+    assert main(["test", str(folder)]) == 0
 
 
 def test_what_cannot_be_said_is_lost_with_its_line(import_files) -> None:

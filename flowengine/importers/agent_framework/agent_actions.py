@@ -9,7 +9,7 @@ from typing import Any
 from flowengine.importers.agent_framework.action_flow import Action, ActionLevel, Exits
 from flowengine.importers.agent_framework.prompt_agents import agent_settings
 from flowengine.importers.agent_framework.variable_actions import VariableActions
-from flowengine.importers.agent_framework.workflow_values import inner, split_name
+from flowengine.importers.agent_framework.workflow_values import ROW, inner, split_name
 from flowengine.importers.flow_text import literal, plain_words, quote, status_test, to_tag
 from flowengine.importers.form import FlowStep, SourcePlace
 from flowengine.importers.import_names import Names
@@ -199,7 +199,7 @@ class AgentActions(VariableActions):
             key = self._variable(shape)
             sets[key] = "{{ output }}"
             schema = self._schema_of(tuple(str(as_map(shape).get("path", shape)).split(".")))
-            if schema is not None:
+            if schema is not None and schema["type"] == "object":
                 step.keys["output"] = schema
                 self._changes.append("the shape of its answer is made of the fields that are read")
         for each in ("messages", "response", "result"):
@@ -247,22 +247,7 @@ class AgentActions(VariableActions):
     def _schema_of(self, path: tuple[str, ...]) -> dict[str, Any] | None:
         """The shape of an answer, of the fields that formulas read; None where they read none."""
         fields = self._fields.get(split_name(path)[0], {})
-        if not fields:
-            return None
-        root: dict[str, Any] = {"type": "object", "properties": {}, "required": []}
-        for parts, kind in sorted(fields.items()):
-            at: dict[str, Any] = root
-            for each in parts[:-1]:
-                found: dict[str, Any] | None = at["properties"].get(each)
-                if found is None or found.get("type") != "object":
-                    found = {"type": "object", "properties": {}, "required": []}
-                    at["properties"][each] = found
-                    at["required"] = list(dict.fromkeys([*at["required"], each]))
-                at = found
-            if parts[-1] not in at["properties"]:
-                at["properties"][parts[-1]] = {"type": kind if kind in {"boolean", "number"} else "string"}
-                at["required"] = list(dict.fromkeys([*at["required"], parts[-1]]))
-        return root
+        return _shape_of(fields, "any") if fields else None
 
     def _agent_with_user(self, action: Action, level: ActionLevel, exits: Exits | None, outer: str) -> Exits:
         """An agent that is asked again with what the user says to its answer, while a condition holds."""
@@ -284,3 +269,19 @@ class AgentActions(VariableActions):
         turn.keys |= {"max_iterations": 100, "until": status_test(ask.id, "!=")}
         turn.body = [step, ask]
         return level.add(turn, exits)
+
+
+def _shape_of(fields: Mapping[tuple[str, ...], str], kind: str) -> dict[str, Any]:
+    """The JSON Schema of a value by the kinds of its fields; `ROW` stands for each row of a table."""
+    inner: dict[str, dict[tuple[str, ...], str]] = {}
+    for (first, *rest), each in sorted(fields.items()):
+        inner.setdefault(first, {})[tuple(rest)] = each
+    shapes = {
+        name: _shape_of({path: each for path, each in found.items() if path}, found.get((), "any"))
+        for name, found in inner.items()
+    }
+    if ROW in shapes:
+        return {"type": "array", "items": shapes[ROW]}
+    if shapes:
+        return {"type": "object", "properties": shapes, "required": list(shapes)}
+    return {"type": kind if kind in {"boolean", "number"} else "string"}

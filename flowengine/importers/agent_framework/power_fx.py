@@ -363,7 +363,8 @@ class Fx:
                 path = path_of(node)
                 if path is not None:
                     return self._resolve(path)
-                return key_path(self._inside(node.parts[0]), [str(node.value)])
+                field = key_path(self._inside(node.parts[0]), [str(node.value)])
+                return f'({field} | default(""))'  # The row may not be there: its fields are blank.
             case "list":
                 return "[" + ", ".join(self._write(each) for each in node.parts) + "]"
             case "record":

@@ -20,11 +20,17 @@ from flowengine.importers.import_names import FieldNames, Names
 from flowengine.importers.read_keys import watch
 from flowengine.importers.source_tree import YamlSource, as_list, as_map, is_list
 
-__all__ = ["MOST_NESTED", "WorkflowValues", "inner", "split_name"]
+__all__ = ["MOST_NESTED", "ROW", "WorkflowValues", "inner", "split_name"]
 
 MOST_NESTED: Final = 30
 _FILLED: Final = re.compile(r"\{([^{}]{1,2000})\}")
 _NUMBERS: Final = frozenset({"+", "-", "*", "/", "<", ">", "<=", ">="})
+ROW: Final = "[]"
+"""In the path of a field: any row of the table before it."""
+_ONE_ROW: Final = frozenset({"First", "Last", "Index", "LookUp"})
+_SOME_ROWS: Final = frozenset({"Filter", "FirstN", "LastN", "Sort"})
+_EITHER: Final = frozenset({"Concat", "Sum", "Max", "Min", "Average"})
+"""Functions of several values, or of a table and one of its columns."""
 
 
 class WorkflowValues:
@@ -87,17 +93,34 @@ class WorkflowValues:
             ):
                 self._asks = True
 
-    def _study_formula(self, node: FxNode, kind: str) -> None:
-        path = path_of(node)
+    def _study_path(self, path: tuple[str, ...], kind: str) -> None:
+        self._hears = self._hears or "LastMessage" in ".".join(path[:2])
+        variable, fields = split_name(path)
+        if fields and path[0] not in {"System", "Workflow", "inputs", "Env"}:
+            known = self._fields.setdefault(variable, {})
+            if known.get(fields, "any") == "any":
+                known[fields] = kind
+        elif kind == "number":
+            self._numeric.add(variable)
+
+    def _study_formula(self, node: FxNode, kind: str, rows: tuple[str, ...] = ()) -> None:
+        """`rows`: the path of the table whose rows the formula is of; a lone name in it is a column."""
+        path = _row_path(node)
         if path is not None:
-            self._hears = self._hears or "LastMessage" in ".".join(path[:2])
-            variable, fields = split_name(path)
-            if fields and path[0] not in {"System", "Workflow", "inputs", "Env"}:
-                known = self._fields.setdefault(variable, {})
-                if known.get(fields, "any") == "any":
-                    known[fields] = kind
-            elif kind == "number":
-                self._numeric.add(variable)
+            is_column = bool(rows) and len(path) == 1
+            if not is_column or path[0] not in {"Value", "ThisRecord"}:
+                self._study_path((*rows, *path) if is_column else path, kind)
+        if path_of(node) is not None:
+            return
+        if node.kind == "call" and _goes_through(node):
+            table = _row_path(node.parts[0])
+            inside = (*table, ROW) if table is not None else ()
+            if table is not None:
+                self._study_path(inside, "any")
+            self._study_formula(node.parts[0], "any", rows)
+            of_rows = "number" if node.value in _EITHER - {"Concat"} else "any"
+            for part in node.parts[1:]:
+                self._study_formula(part, of_rows, inside)
             return
         inner = "any"
         if node.kind == "not":
@@ -115,7 +138,7 @@ class WorkflowValues:
         elif node.kind == "call" and node.value == "If" and node.parts:
             self._study_formula(node.parts[0], "boolean")
         for part in node.parts:
-            self._study_formula(part, inner)
+            self._study_formula(part, inner, rows)
 
     # --- Variables
 
@@ -260,6 +283,25 @@ def _inner_text(text: str) -> str:
     if "{%" in text and re.fullmatch(r"\{\{ ((?:(?!\}\}).)*) \}\}", text, re.DOTALL) is None:
         raise FxError("a text for each row, inside of another formula")
     return to_expression(text)
+
+
+def _row_path(node: FxNode) -> tuple[str, ...] | None:
+    """The dotted name that a part is, or that it takes rows of; `[]` stands for a row."""
+    if node.kind == "field":
+        before = _row_path(node.parts[0])
+        return None if before is None else (*before, str(node.value))
+    if node.kind == "call" and node.parts and node.value in _ONE_ROW | _SOME_ROWS:
+        table = _row_path(node.parts[0])
+        return table if table is None or node.value in _SOME_ROWS else (*table, ROW)
+    return path_of(node)
+
+
+def _goes_through(node: FxNode) -> bool:
+    """Tells whether a call's first argument is a table."""
+    if not node.parts or node.value in _ONE_ROW | _SOME_ROWS | {"CountRows", "CountIf", "ForAll"}:
+        return bool(node.parts)
+    names = names_in(node.parts[1]) if len(node.parts) > 1 and node.value in _EITHER else []
+    return bool(names) and all(len(each) == 1 for each in names)
 
 
 def _texts(value: Any, depth: int = 0) -> list[str]:
