@@ -19,12 +19,16 @@ from pathlib import Path
 from typing import Any
 
 from flowengine.agents.agent import Agent
+from flowengine.core.context import Context
 from flowengine.flow import Flow
+from flowengine.journal.stores import open_store
 from flowengine.models.messages import ToolRequest
 from flowengine.models.model import Reply, TokenUsage
 from flowengine.models.scripted import ScriptedModel
 from flowengine.nodes.agent import AgentNode
+from flowengine.nodes.function import FunctionNode
 from flowengine.telemetry.otel import send
+from flowengine.telemetry.span_sender import sending_spans
 from flowengine.telemetry.spans import spans_of
 from tests.support.quiet_ports import quiet_port
 
@@ -83,19 +87,48 @@ def spans_of_a_run() -> Any:
     return spans_of(run.events, content=True)
 
 
-def stored(url: str, spans: int) -> tuple[int, dict[str, Any]]:
-    """How many traces there are, and the spans by name, once so many have been taken in."""
+def taken_in(url: str) -> tuple[int, list[dict[str, Any]]]:
+    """How many traces there are, and their spans."""
     request = urllib.request.Request(f"{url}/graphql", json.dumps({"query": ASKED}).encode())
     request.add_header("Content-Type", "application/json")
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        project = json.load(answer)["data"]["projects"]["edges"][0]["node"]
+    return project["traceCount"], [each["node"] for each in project["spans"]["edges"]]
+
+
+def stored(url: str, spans: int) -> tuple[int, dict[str, Any]]:
+    """How many traces there are, and the spans by name, once so many have been taken in."""
     end = time.monotonic() + 60
     while True:
-        with urllib.request.urlopen(request, timeout=30) as answer:
-            project = json.load(answer)["data"]["projects"]["edges"][0]["node"]
-        found = [each["node"] for each in project["spans"]["edges"]]
+        traces, found = taken_in(url)
         if len(found) >= spans and any(each["costSummary"] for each in found):  # Costs are reckoned a little later.
-            return project["traceCount"], {each["name"]: each for each in found}
+            return traces, {each["name"]: each for each in found}
         assert time.monotonic() < end, f"{len(found)} of {spans} spans were taken in, or none has a cost"
         time.sleep(0.5)
+
+
+def check_live_spans(url: str) -> None:
+    """The call of a model is in the collector before its run has ended, and the whole run is one trace."""
+
+    def wait(context: Context) -> bool:
+        end = time.monotonic() + 60
+        while time.monotonic() < end:
+            if any(each["name"] == "chat live-model" for each in taken_in(url)[1]):
+                return True
+            time.sleep(0.2)
+        return False
+
+    before, told = taken_in(url)[0], list[str]()
+    agent = Agent("ask", "Be kind.", model=ScriptedModel(["Tea."], name="openai/live-model", provider="openai"))
+    nodes = {"ask": AgentNode(agent, prompt=lambda _: "Tea?"), "wait": FunctionNode(wait, needs=["ask"])}
+    with sending_spans(open_store("memory:"), url, told.append, content=True) as store:
+        run = Flow("live", nodes).run_sync(store=store)
+    assert (run.outputs, told) == ({"wait": True}, [])
+    end = time.monotonic() + 60
+    while not any(each["name"] == "invoke_workflow live" for each in taken_in(url)[1]):
+        assert time.monotonic() < end, "the end of the run does not arrive"
+        time.sleep(0.2)
+    assert taken_in(url)[0] == before + 1
 
 
 def main() -> int:
@@ -116,7 +149,8 @@ def main() -> int:
         priced = [each for each in found.values() if each["costSummary"]]
         assert [each["tokenCountTotal"] for each in priced] == [150], priced
         assert priced[0]["costSummary"]["total"]["cost"] > 0
-    print(f"{PINNED}: one trace of {len(spans)} spans with prompts, tool calls, tokens and cost, sent twice")
+        check_live_spans(url)
+    print(f"{PINNED}: one trace of {len(spans)} spans with prompts, calls, tokens, cost, sent twice; one as it ran")
     return 0
 
 
