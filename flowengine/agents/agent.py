@@ -300,6 +300,13 @@ class Agent:
         brings = sources is not None and (sources.skills or (sources.contexts and sources.contexts.context_list))
         return bool(brings) or bool(self.tooling.sets or self.tooling.servers)
 
+    @property
+    def ends_with_answer(self) -> bool:
+        """Whether its model's first answer is its own: nobody's code, no tool and no other question comes after it."""
+        generation = self.generation
+        has_more = self.sources is not None or self.may_call_tools or generation.output_guardrails or generation.shape
+        return not (has_more or self.evaluator is not None or self.router is not None)
+
     def _parts(self) -> AgentParts:
         return AgentParts(
             self.name,

@@ -25,7 +25,7 @@ from flowengine.engine.events import (
 )
 from flowengine.engine.ports import JournalStore
 from flowengine.errors import JournalError
-from flowengine.journal.live_texts import LiveReader, LiveText, LiveTexts, read_live
+from flowengine.journal.live_texts import LiveFollower, LiveText, LiveTexts
 from flowengine.journal.run_index import RunsAsked, run_index_of
 from flowengine.journal.value_types import only_looking
 from visualize.progress import Progress, fold_events
@@ -53,7 +53,7 @@ class RunOutlook:
         self._progress = progress
         self._store = store
         self._texts = LiveTexts()
-        self._reader = LiveReader()
+        self._follower = LiveFollower()
         self._ended: dict[str, float] = {}
         """Node → when a call of it, or itself, ended last."""
         self._begun = monotonic()
@@ -84,7 +84,7 @@ class RunOutlook:
             return
         self._look_at = monotonic() + _PAUSE
         with suppress(JournalError):  # It is tried again.
-            for piece in self._reader.read(read_live(self._store, run_id)):
+            for piece in self._follower.look(self._store, run_id):
                 self.hear(piece)
 
     def of(self, node: str) -> LiveText | None:

@@ -310,8 +310,8 @@ class Runtime(Protocol):
         """The same, with calls reserved and settled in another ledger."""
         ...
 
-    def explain(self, record: Any) -> None:
-        """Tell why something was decided, or by what (`Decided`, `Received`); it is on record with what comes next."""
+    def note_with_next(self, record: Any) -> None:
+        """Tell what happens inside the node; it is journaled with what comes next, and lost with it."""
         ...
 
 
@@ -360,7 +360,7 @@ class GivenRuntime(NamedTuple):
     def charging(self, ledger: Ledger) -> GivenRuntime:
         return self._replace(ledger=ledger)
 
-    def explain(self, record: Any) -> None:
+    def note_with_next(self, record: Any) -> None:
         """There is no journal to tell."""
 
 

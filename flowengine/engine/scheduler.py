@@ -35,7 +35,7 @@ from anyio.abc import TaskGroup
 from flowengine.core.budget import Ledger
 from flowengine.core.cancellation import drive, forget_cancellations, is_being_cancelled
 from flowengine.core.context import NodeResult, Note, Tell
-from flowengine.core.records import Decided, Received, Retry
+from flowengine.core.records import Retry
 from flowengine.core.run_scope import RunScope
 from flowengine.core.user_code import ForeignExitError, describe_error, is_interrupt
 from flowengine.core.values import describe_value
@@ -438,8 +438,8 @@ class Scheduler:
     def tell_of(self, node: str, /) -> Tell | None:
         return None if self._live is None else partial(self._tell, self._live, node)
 
-    def explain(self, node: str, record: Decided | Received, /) -> None:
-        """Journals the decision with the next commit; after a crash the same decision is made again."""
+    def note_with_next(self, node: str, record: Any, /) -> None:
+        """Journals a record with the next commit; after a crash before it, the same is done again."""
         self._journal.append(_new(NodeRecorded, (node, self._clock(), record)))
 
     async def _note(self, path: str, record: Any) -> None:

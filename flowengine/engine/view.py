@@ -23,7 +23,6 @@ from flowengine.core.context import (
     Tell,
     read_or_raise,
 )
-from flowengine.core.records import Decided, Received
 from flowengine.core.run_scope import RunScope
 from flowengine.core.values import copy_mutable
 from flowengine.engine.state import EVALUATION, ROUTING, Layer
@@ -43,8 +42,8 @@ class Listener(Protocol):
         """Returns the receiver of a node's records."""
         ...
 
-    def explain(self, node: str, record: Decided | Received, /) -> None:
-        """A node tells why it was decided as it was."""
+    def note_with_next(self, node: str, record: Any, /) -> None:
+        """Receives a record that need not be kept before what comes next."""
         ...
 
     def tell_of(self, node: str, /) -> Tell | None:
@@ -76,8 +75,8 @@ class NodeRuntime(NamedTuple):
     def note(self) -> Note:
         return self.listener.note_of(self.walk.path_of(self.number))
 
-    def explain(self, record: Decided | Received) -> None:
-        self.listener.explain(self.walk.path_of(self.number), record)
+    def note_with_next(self, record: Any) -> None:
+        self.listener.note_with_next(self.walk.path_of(self.number), record)
 
     @property
     def recorded(self) -> Sequence[Any]:

@@ -29,7 +29,7 @@ __all__ = [
     "named_blobs",
 ]
 
-_OF_A_RUN: Final = ("answer", "live", "notes", "queue.deaths", "queue.held", "queue.lacks", "queue.loading")
+_OF_A_RUN: Final = ("answer", "followed", "live", "notes", "queue.deaths", "queue.held", "queue.lacks", "queue.loading")
 """Kinds of what is kept beside a run under the run's id."""
 
 

@@ -1,48 +1,49 @@
 """Keeps, beside a run's journal, what its agents are writing at this moment, for those who follow from other processes.
 
     the process that drives the run             a process that follows it
+    FollowerWatch.look             ←            LiveFollower.look (somebody follows)
     LiveBoard.hear(piece) … write_live   →      read_live → LiveReader.read(what is kept) → pieces
 
 One value a run, of a bounded size, written over and over and removed at the run's end: the journal has none of it.
-Who is asked (a piece with a `model` and without text) is told in the same way.
-
-It is written at most twice a second, and never in the run's way: what takes less than half a second is not shown at
-all, so that short calls cost nothing, and a store that cannot be written now is tried again with the next piece.
+Who is asked (a piece with a `model` and without text) is told in the same way. Nothing is written where nobody
+follows: a follower leaves a mark, and leaves another one before that is taken for old.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from threading import Lock
-from time import time
+from time import monotonic, time
 from typing import Any, Final, NamedTuple, cast
 
-import anyio
-import anyio.to_thread
-
-from flowengine.core.run_scope import RunScope
-from flowengine.core.user_code import call_abandonable
 from flowengine.engine.events import TokenStreamed
 from flowengine.engine.ports import JournalStore
 from flowengine.errors import JournalError
 from flowengine.journal.blob_owners import forget_beside
 
-__all__ = ["LiveBoard", "LiveReader", "LiveText", "LiveTexts", "forget_live", "read_live", "write_live"]
+__all__ = [
+    "FollowerWatch",
+    "LiveFollower",
+    "LiveReader",
+    "LiveText",
+    "LiveTexts",
+    "forget_live",
+    "read_live",
+    "write_live",
+]
 
 _KIND: Final = "live"
+_FOLLOWED: Final = "followed"
 _MOST_NODES: Final = 16
 """Nodes that are kept, those that were heard last."""
-_MOST_HEARD: Final = 1_000
-"""Pieces that are kept as they come."""
 _MOST_TEXT: Final = 4_000
 """Characters of each text that are kept, its end."""
 _TOO_OLD: Final = 600.0
 """Seconds after which what is kept was left behind by a process that died."""
-_PAUSE: Final = 0.5
-"""Seconds between two writings."""
-_AT_END: Final = 2.0
-"""Seconds that a run waits at its end until nothing is shown any more."""
+_MARKS_AGAIN: Final = 5.0
+"""Seconds between two marks of a follower."""
+_IS_OLD: Final = 15.0
+"""Seconds after which a follower whose mark stays the same is taken for gone."""
 
 
 class LiveText(NamedTuple):
@@ -168,58 +169,38 @@ def write_live(store: JournalStore, run_id: str, plain: Mapping[str, Any]) -> No
 def forget_live(store: JournalStore, run_id: str) -> None:
     """The run has ended."""
     forget_beside(store, _KIND, run_id)
+    forget_beside(store, _FOLLOWED, run_id)
 
 
-class LiveBoard:
-    """Of one run, for as long as this process drives it. Made once something is heard."""
+class LiveFollower:
+    """Follows a run that another process drives, which it lets know of it."""
 
-    def __init__(self, store: JournalStore, run_id: str, scope: RunScope) -> None:
+    def __init__(self) -> None:
+        self._reader = LiveReader()
+        self._marks_next = 0.0
+
+    def look(self, store: JournalStore, run_id: str) -> list[TokenStreamed]:
+        """What is new since the last look. To be called for as long as the run goes on."""
+        now = monotonic()
+        if now >= self._marks_next:
+            self._marks_next = now + _MARKS_AGAIN
+            with suppress(JournalError):  # A store that cannot be written can be read.
+                store.revise(_FOLLOWED, run_id, lambda before: time())
+        return self._reader.read(read_live(store, run_id))
+
+
+class FollowerWatch:
+    """Looks whether somebody follows a run. Clocks of two machines are not compared: a mark is new if it differs."""
+
+    def __init__(self, store: JournalStore, run_id: str) -> None:
         self._store = store
         self._run_id = run_id
-        self._texts = LiveTexts()
-        self._heard: list[TokenStreamed] = []
-        """What the texts do not have yet: most calls of models end before anything is shown."""
-        self._news = anyio.Event()
-        self._is_shown = False
-        self._is_over = False
-        self._writing = Lock()
-        """Held while something is written, so that nothing is shown once the end has taken it away."""
-        scope.start_soon(self._show)
-        scope.at_end(self._clear)
+        self._mark: Any = None
+        self._seen = 0.0
+        """When the mark came."""
 
-    def hear(self, piece: TokenStreamed) -> None:
-        if not self._heard:
-            self._news.set()
-        elif len(self._heard) > _MOST_HEARD:
-            self._take_in()
-        self._heard.append(piece)
-
-    def _take_in(self) -> None:
-        heard, self._heard = self._heard, []
-        for piece in heard:
-            self._texts.hear(piece)
-
-    async def _show(self) -> None:
-        while True:
-            await self._news.wait()
-            await anyio.sleep(_PAUSE)
-            self._news = anyio.Event()
-            self._take_in()
-            self._is_shown = True
-            with suppress(JournalError):
-                await anyio.to_thread.run_sync(self._write, self._texts.as_plain())
-
-    async def _clear(self) -> None:
-        if self._is_shown:
-            with suppress(JournalError), anyio.move_on_after(_AT_END):
-                await call_abandonable(self._forget)
-
-    def _write(self, plain: Mapping[str, Any]) -> None:
-        with self._writing:
-            if not self._is_over:
-                write_live(self._store, self._run_id, plain)
-
-    def _forget(self) -> None:
-        with self._writing:
-            self._is_over = True
-            forget_live(self._store, self._run_id)
+    def look(self) -> bool:
+        mark = self._store.recall(_FOLLOWED, self._run_id)
+        if mark != self._mark:
+            self._mark, self._seen = mark, monotonic()
+        return mark is not None and monotonic() - self._seen < _IS_OLD

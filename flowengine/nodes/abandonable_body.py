@@ -15,7 +15,6 @@ import anyio
 
 from flowengine.core.budget import Ledger
 from flowengine.core.context import Context, Note, Tell
-from flowengine.core.records import Decided, Received
 from flowengine.core.run_scope import RunScope
 from flowengine.engine.ports import Ended, Node
 from flowengine.engine.view import Listener, NodeContext
@@ -103,9 +102,9 @@ class _CutListener:
         if self.is_cut:
             raise JournalError(f"node '{node}' has timed out and was left behind: nothing of it gets on record")
 
-    def explain(self, node: str, record: Decided | Received, /) -> None:
+    def note_with_next(self, node: str, record: Any, /) -> None:
         self._refuse_late(node)
-        self._listener.explain(node, record)
+        self._listener.note_with_next(node, record)
 
     def note_of(self, node: str, /) -> Note:
         note = self._listener.note_of(node)

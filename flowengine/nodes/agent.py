@@ -229,11 +229,15 @@ class AgentNode(AskingNode):
             asked = user_input(context) if self.prompt is None else text_of(self.prompt(context))
             attachments = () if self.attach is None else files_of(self.attach(context))
             shared = "" if self.shared_prompt is None else text_of(self.shared_prompt(context))
-        gateway_for = asking_gateway_of if is_settled_late(agent.generation, agent.improvement) else telling_gateway_of
+        words, approvers = agent.words if agent.may_call_tools else None, agent.tooling.rules.approvers
+        if is_settled_late(agent.generation, agent.improvement):
+            gateway = asking_gateway_of(context, words, approvers)
+        else:
+            gateway = telling_gateway_of(context, words, approvers, is_last=agent.ends_with_answer)
         result, prompt, evaluation, routing, kept = await agent.respond(
             asked,
             earlier=context.messages,
-            gateway=gateway_for(context, agent.words if agent.may_call_tools else None, agent.tooling.rules.approvers),
+            gateway=gateway,
             scope=context.runtime.scope,
             kept=None if agent.sources is None else context.runtime.kept,
             recorded=() if agent.sources is None else context.runtime.recorded,
@@ -243,7 +247,7 @@ class AgentNode(AskingNode):
         )
         route = None if routing is None else choose_label(routing.next_route, self._routes, self._fallback)
         if route is not None:
-            context.runtime.explain(Decided("route", route, among=tuple(self._routes)))
+            context.runtime.note_with_next(Decided("route", route, among=tuple(self._routes)))
         return NodeResult(
             output=result.content,
             result=result,
@@ -321,7 +325,7 @@ class RoutingNode(AskingNode):
             subject = _subject(context, self.target, self.attach)
         routing = await agent.route(subject, asking_gateway_of(context))
         label = choose_label(routing.next_route, self._routes, self._fallback)
-        context.runtime.explain(Decided("route", label, among=tuple(self._routes)))
+        context.runtime.note_with_next(Decided("route", label, among=tuple(self._routes)))
         return NodeResult(output=routing, routing=routing, route=label)
 
     def identity(self) -> Sequence[Any]:
@@ -386,7 +390,7 @@ class EvaluationNode(AskingNode):
                 subject = _subject(context, self.target, self.attach)
             evaluation = await judge.evaluate(subject, asking_gateway_of(context))
         route = "pass" if evaluation.passed else "fail"
-        context.runtime.explain(Decided("evaluation", route, (self._explain(evaluation),), tuple(self._routes)))
+        context.runtime.note_with_next(Decided("evaluation", route, (self._explain(evaluation),), tuple(self._routes)))
         return NodeResult(output=evaluation, evaluation=evaluation, route=route, given=given)
 
     def _explain(self, evaluation: EvaluationResult) -> Mapping[str, Any]:

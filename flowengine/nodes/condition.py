@@ -83,7 +83,7 @@ class ConditionNode(FlowNode):
         if self._test is not None:
             found = self._test(context)
             result = _THEN if found["answer"] else _ELSE
-            context.runtime.explain(Decided("if", result.output, (found,), ("then", "else")))
+            context.runtime.note_with_next(Decided("if", result.output, (found,), ("then", "else")))
             return result
         try:  # Not `with USER_CODE`, whose calls cost as much as some nodes.
             answer = self.function(context)
@@ -138,7 +138,8 @@ class CasesNode(ConditionNode):
                 if tests[-1]["answer"]:
                     chosen = label
                     break
-            context.runtime.explain(Decided("cases", "" if chosen is None else chosen, tests, tuple(self._routes)))
+            decided = Decided("cases", "" if chosen is None else chosen, tests, tuple(self._routes))
+            context.runtime.note_with_next(decided)
             if chosen is None:
                 raise RouteError(f"none of the {len(cases)} cases holds and there is no `else`")
             return chosen
@@ -167,7 +168,7 @@ class SwitchNode(ConditionNode):
             found = value(context)
             label = self._choose(str(found) if type(found) is int else found)
             seen = {"expression": expression, "values": {expression: describe_value(found)}, "answer": True}
-            context.runtime.explain(Decided("cases", label, ({**seen, "label": label},), tuple(self._routes)))
+            context.runtime.note_with_next(Decided("cases", label, ({**seen, "label": label},), tuple(self._routes)))
             return label
 
         super().__init__(chosen, routes, otherwise, has_otherwise=has_otherwise, **settings)

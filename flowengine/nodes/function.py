@@ -138,7 +138,7 @@ class FunctionNode(FlowNode):
 def explain_received(context: Context, handed: Mapping[str, Any]) -> None:
     """Puts on record what a body is handed, if anything; what is longer came from somewhere."""
     if handed:
-        context.runtime.explain(Received({name: excerpt(value, _MAX_GIVEN) for name, value in handed.items()}))
+        context.runtime.note_with_next(Received({name: excerpt(value, _MAX_GIVEN) for name, value in handed.items()}))
 
 
 def _gives_bytes(value: Any) -> bool:

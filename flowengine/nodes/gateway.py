@@ -15,7 +15,7 @@ from flowengine.core.batching import BATCHING, CALL, AwaitsAnswer, Batcher, Call
 from flowengine.core.budget import Ledger
 from flowengine.core.context import Context, Tell
 from flowengine.core.locale import Messages, load_messages
-from flowengine.core.records import PREPARING, Gateway, Notice, Retry, Reused, ToolCall, tool_key
+from flowengine.core.records import PREPARING, Gateway, ModelCall, Notice, Retry, Reused, ToolCall, tool_key
 from flowengine.core.run_scope import Fence
 from flowengine.errors import CallRefusedError, InactiveError
 from flowengine.journal.replay import CountingGateway, RecordedGateway, Replay
@@ -38,13 +38,16 @@ __all__ = [
 ]
 
 
-def gateway_of(context: Context, words: Messages | None = None, approvers: Sequence[str] = ()) -> Gateway:
+def gateway_of(
+    context: Context, words: Messages | None = None, approvers: Sequence[str] = (), *, is_last: bool = False
+) -> Gateway:
     """Gives the code of a node its gateway: each call is committed before its answer is used, none is made twice, and
     none that a limit does not allow.
 
     `words`: of an agent that may call tools, for some of which a person's consent may be asked; `approvers`: whose.
+    `is_last`: the first answer ends the node, so that one commit keeps both.
     """
-    gateway = _gateway_of(context)
+    gateway = _gateway_of(context, is_last=is_last)
     recorded = context.runtime.recorded
     served: Gateway = RecordedGateway(gateway, recorded) if recorded else gateway
     if words is not None:
@@ -82,8 +85,11 @@ def _make_asking_gateway(
     return ApprovalGateway(gateway, recorded, words, refuse, approvers)
 
 
-def _gateway_of(context: Context, *, raises_doubt: bool = False) -> CountingGateway:
-    gateway: CountingGateway = DirectGateway(_listener_of(context), context.runtime.scope, raises_doubt=raises_doubt)
+def _gateway_of(context: Context, *, raises_doubt: bool = False, is_last: bool = False) -> CountingGateway:
+    listener = _listener_of(context)
+    if is_last:
+        listener = _with_the_end(context, listener)
+    gateway: CountingGateway = DirectGateway(listener, context.runtime.scope, raises_doubt=raises_doubt)
     if context.runtime.ledger is not None:
         said = set[str]() if context.runtime.scope is None else context.runtime.scope.once(_LedgerGateway, set[str])
         gateway = _LedgerGateway(gateway, context.runtime.ledger, said)
@@ -112,9 +118,23 @@ def _listener_of(context: Context) -> Callable[[Any], Awaitable[None]]:
     return note
 
 
-def telling_gateway_of(context: Context, words: Messages | None = None, approvers: Sequence[str] = ()) -> Gateway:
+def _with_the_end(context: Context, listener: Callable[[Any], Awaitable[None]]) -> Callable[[Any], Awaitable[None]]:
+    """An answer waits for the commit of what comes next, which is the end of the node; all else is as before."""
+
+    async def note(record: Any) -> None:
+        if type(record) is ModelCall and record.error is None:
+            context.runtime.note_with_next(record)
+        else:
+            await listener(record)
+
+    return note
+
+
+def telling_gateway_of(
+    context: Context, words: Messages | None = None, approvers: Sequence[str] = (), *, is_last: bool = False
+) -> Gateway:
     """The same; and where somebody follows the run, free text is told while it is written."""
-    gateway, tell = gateway_of(context, words, approvers), context.runtime.tell
+    gateway, tell = gateway_of(context, words, approvers, is_last=is_last), context.runtime.tell
     return gateway if tell is None else _TellingGateway(gateway, tell)
 
 

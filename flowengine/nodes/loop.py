@@ -94,7 +94,7 @@ class LoopNode(ContainerNode):
                 test = None if self._test is None else self._test(seen)
                 ended = self._judge_round(index, variables, seen, test)
                 if test is not None:
-                    context.runtime.explain(Decided("until", "true" if ended.stopped else "false", (test,)))
+                    context.runtime.note_with_next(Decided("until", "true" if ended.stopped else "false", (test,)))
                 await context.runtime.note(ended)
             wrote = store_of(context).following(wrote, level.contribution())
             if ended.stopped:

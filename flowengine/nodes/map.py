@@ -321,7 +321,7 @@ class _MapRun:
         self._stopped = MapStopped(sorted(self._outputs.keys() - self._failures.keys()), others, left, errors)
         self._crew.stop()
         if test is not None:
-            self._context.runtime.explain(Decided("enough", "true", (test,)))
+            self._context.runtime.note_with_next(Decided("enough", "true", (test,)))
         await self._context.runtime.note(self._stopped)
         for other in others:
             if other in self._in_work:

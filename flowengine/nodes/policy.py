@@ -95,7 +95,7 @@ class _Conditional:
             why = Decided("when", "true" if found["answer"] else "false", (found,))
             if not found["answer"]:
                 return Skip(why=why)
-            context.runtime.explain(why)
+            context.runtime.note_with_next(why)
             return await self._node.run(context)
         with USER_CODE:
             answer: Any = self._when(context)

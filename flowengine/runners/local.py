@@ -82,11 +82,13 @@ __all__ = [
 ]
 
 
-def _tell_elsewhere(live: Live, store: JournalStore, run_id: str, scope: RunScope, piece: TokenStreamed) -> None:
+def _tell_elsewhere(
+    live: Live, store: JournalStore, journal: Journal, run_id: str, scope: RunScope, piece: TokenStreamed
+) -> None:
     """Hand a piece on, and show it to those who follow the run from other processes."""
-    from flowengine.journal.live_texts import LiveBoard  # Most runs have nothing to show.
+    from flowengine.journal.live_board import LiveBoard  # Most runs have nothing to show.
 
-    scope.once(LiveBoard, lambda: LiveBoard(store, run_id, scope)).hear(piece)
+    scope.once(LiveBoard, lambda: LiveBoard(store, run_id, scope, journal.flush)).hear(piece)
     live(piece)
 
 
@@ -542,7 +544,7 @@ class _Drive:
             if refused is not None:
                 return refused
             if live is not None and is_shown:
-                live = partial(_tell_elsewhere, live, self.store, self.run_id, scope)
+                live = partial(_tell_elsewhere, live, self.store, self.journal, self.run_id, scope)
             scheduler = Scheduler(
                 walk,
                 plan.nodes,

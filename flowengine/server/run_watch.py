@@ -28,7 +28,7 @@ from flowengine.engine.events import (
     TokenStreamed,
 )
 from flowengine.errors import JournalError, StoreUnavailableError
-from flowengine.journal.live_texts import LiveReader, LiveTexts, read_live
+from flowengine.journal.live_texts import LiveFollower, LiveTexts
 from flowengine.server.problems import ProblemError
 from flowengine.server.run_cache import RunCache
 from visualize.viewer.feed import feed_line
@@ -212,8 +212,7 @@ class RunWatches:
                 events: Sequence[Event] = ()
                 with suppress(StoreUnavailableError):  # Locked, or a disk that is full: it may go by.
                     if run_id not in self._own:
-                        kept = await self._shelf.do(read_live, self._shelf.store, run_id)
-                        watch.tokens += watch.reader.read(kept)
+                        watch.tokens += await self._shelf.do(watch.follower.look, self._shelf.store, run_id)
                     events = await self._shelf.events(run_id, watch.next)
                 if events or watch.tokens:
                     last = monotonic()
@@ -237,7 +236,7 @@ class _Watch:
         self.tokens: list[TokenStreamed] = []
         self.texts = LiveTexts()
         """What its followers were told that is being written."""
-        self.reader = LiveReader()
+        self.follower = LiveFollower()
         """Reads what another process shows."""
 
     def follow(self, form: Form, after: int) -> _Follower:

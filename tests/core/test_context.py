@@ -38,7 +38,7 @@ def test_a_context_shows_what_a_node_may_read_and_one_runtime(kind: type[Context
 async def test_outside_a_run_the_runtime_takes_records_and_has_nothing():
     runtime = Context("draft").runtime
     await runtime.note(Notice("told to no journal"))
-    runtime.explain(Notice("nor this"))
+    runtime.note_with_next(Notice("nor this"))
     assert runtime == GivenRuntime()
 
 

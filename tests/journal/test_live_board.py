@@ -16,8 +16,8 @@ import pytest
 
 from flowengine import Agent, AgentNode, Flow
 from flowengine.engine.events import TokenStreamed
-from flowengine.journal import live_texts
-from flowengine.journal.live_texts import read_live
+from flowengine.journal import live_board
+from flowengine.journal.live_texts import LiveFollower, read_live
 from flowengine.journal.stores import open_store
 from flowengine.models.model import Reply, Request
 from flowengine.models.scripted import ScriptedModel
@@ -57,6 +57,11 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path}/runs.db" if request.param == "sqlite" else empty_database()
 
 
+def look_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("_PAUSE", "_LOOKS_AGAIN"):
+        monkeypatch.setattr(live_board, name, 0.01)
+
+
 async def until(holds: Callable[[], Any]) -> None:
     def wait() -> None:
         deadline = time.monotonic() + 30
@@ -70,7 +75,7 @@ async def until(holds: Callable[[], Any]) -> None:
 async def test_a_run_of_python_is_seen_elsewhere_while_its_agents_write(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(live_texts, "_PAUSE", 0.01)
+    look_quickly(monkeypatch)
     model, elsewhere, heard = HeldModel(["Green tea\x00, please."]), open_store(url), list[str]()
     done: list[str] = []
 
@@ -86,7 +91,7 @@ async def test_a_run_of_python_is_seen_elsewhere_while_its_agents_write(
     with served(make_app(elsewhere, [])) as server:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(run)
-            await until(lambda: "Green" in str(read_live(elsewhere, "r")))
+            await until(lambda: model.has_streamed)
             listener = threading.Thread(target=listen, args=(server,))
             listener.start()
             await until(lambda: "Green " in heard)
@@ -95,7 +100,38 @@ async def test_a_run_of_python_is_seen_elsewhere_while_its_agents_write(
     assert done == ["succeeded"]
     assert "RunFinished" in heard
     assert read_live(elsewhere, "r") is None
+    assert elsewhere.recall("followed", "r") is None
     assert not any("Token" in type(event).__name__ for event in elsewhere.events("r"))
+    elsewhere.close()
+
+
+async def test_nothing_is_written_until_somebody_follows_and_then_the_nodes_start_is_there_first(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look_quickly(monkeypatch)
+    model, store, elsewhere = HeldModel(["Green tea, please."]), open_store(url), open_store(url)
+    kinds: list[str] = []
+    recall, revise = store.recall, store.revise
+
+    def recalling(kind: str, key: str) -> Any:
+        kinds.append(f"read {kind}")
+        return recall(kind, key)
+
+    def revising(kind: str, key: str, change: Callable[[Any], Any]) -> None:
+        kinds.append(f"write {kind}")
+        revise(kind, key, change)
+
+    store.recall, store.revise = recalling, revising  # type: ignore[method-assign]
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(lambda: flow_of(model).run(store=store, run_id="r", live=True))
+        await until(lambda: kinds.count("read followed") > 5)
+        assert set(kinds) == {"read followed"}
+        follower = LiveFollower()
+        await until(lambda: any("Green" in piece.text for piece in follower.look(elsewhere, "r")))
+        assert any(type(event).__name__ == "NodeStarted" for event in elsewhere.events("r"))
+        model.let.set()
+    assert elsewhere.recall("followed", "r") is None
+    store.close()
     elsewhere.close()
 
 

@@ -9,7 +9,16 @@ from typing import Any
 import pytest
 
 from flowengine.engine.events import RunStarted, TokenStreamed
-from flowengine.journal.live_texts import LiveReader, LiveTexts, forget_live, read_live, write_live
+from flowengine.journal import live_texts
+from flowengine.journal.live_texts import (
+    FollowerWatch,
+    LiveFollower,
+    LiveReader,
+    LiveTexts,
+    forget_live,
+    read_live,
+    write_live,
+)
 from flowengine.journal.memory import MemoryStore
 from flowengine.journal.sqlite.store import SQLiteStore
 from flowengine.journal.stores import TeeStore
@@ -83,3 +92,22 @@ def test_it_is_beside_the_journal_and_gone_with_the_run(tmp_path: Path):
     assert [store.is_shared, TeeStore(store, print).is_shared] == [True, True]
     assert not getattr(TeeStore(MemoryStore(), print), "is_shared", False)
     store.close()
+
+
+def test_a_follower_is_one_for_as_long_as_its_marks_change(monkeypatch: pytest.MonkeyPatch):
+    now = 100.0
+    monkeypatch.setattr(live_texts, "monotonic", lambda: now)
+    monkeypatch.setattr(live_texts, "time", lambda: now - 1e6)  # The clocks of two machines differ.
+    store, follower = MemoryStore(), LiveFollower()
+    watch = FollowerWatch(store, "r")
+    assert not watch.look()
+    follower.look(store, "r")
+    assert watch.look()
+    now = 114.0
+    assert watch.look()
+    now = 116.0
+    assert not watch.look()
+    follower.look(store, "r")
+    assert watch.look()
+    forget_live(store, "r")
+    assert not watch.look()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import random
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -14,8 +16,11 @@ from flowengine.core.budget import Budget, Ledger, Spending
 from flowengine.core.context import Context, GivenRuntime
 from flowengine.core.records import ModelCall, Notice, ToolCall, usage_of
 from flowengine.core.run_scope import RunScope
+from flowengine.engine.events import NodeRecorded
 from flowengine.errors import LimitError, PermanentModelError
+from flowengine.flow import Flow
 from flowengine.journal.replay import RecordedGateway
+from flowengine.journal.sqlite.store import SQLiteStore
 from flowengine.models.messages import Message, ToolRequest
 from flowengine.models.model import Reply, Request
 from flowengine.models.model import TokenUsage as Counted
@@ -23,6 +28,7 @@ from flowengine.models.pricing import Price
 from flowengine.models.scripted import ScriptedModel
 from flowengine.models.wrappers.priced import PricedModel
 from flowengine.models.wrappers.retrying import FallbackModel
+from flowengine.nodes.agent import AgentNode
 from flowengine.nodes.gateway import gateway_of, telling_gateway_of
 
 ASKED = Request("scripted", (Message("user", "Why?"),))
@@ -222,3 +228,45 @@ async def test_two_hundred_branches_at_once_do_not_overshoot(run: Run, bounds: B
     assert bounds.tokens is None or 0.9 * bounds.tokens < tokens <= bounds.tokens
     assert bounds.model_calls is None or calls == bounds.model_calls
     assert (ledger.spent.tokens, ledger.reserved) == (tokens, Spending())
+
+
+async def test_an_answer_is_kept_with_the_end_of_its_node_unless_something_may_come_between(tmp_path: Path) -> None:
+    seen: list[list[str]] = []
+
+    def look(*_: Any) -> bool:
+        """What another process reads."""
+        other = SQLiteStore(tmp_path / "runs.db")
+        seen.append([type(each.record).__name__ for each in other.events("r") if isinstance(each, NodeRecorded)])
+        other.close()
+        return True
+
+    class Watched(ScriptedModel):
+        async def complete(self, request: Request) -> Reply:
+            look()
+            return await super().complete(request)
+
+    def shout(text: str) -> str:
+        look()
+        return text.upper()
+
+    def agent(answers: list[Any], **more: Any) -> AgentNode:
+        return AgentNode(Agent("a", "Say it.", model=Watched(answers), **more))
+
+    scores = {"accuracy": 1.0, "relevance": 1.0, "completeness": 1.0}
+    verdict = json.dumps({"score": 1.0, "feedback": "", "passed": True, "criteria_scores": scores})
+    asks = Reply("", tool_calls=(ToolRequest("1", "shout", '{"text": "tea"}'),))
+    cases = [
+        (agent(["Tea."]), [[]]),
+        (agent(["Tea."], output_guardrails=[look]), [[], ["ModelCall"]]),
+        (agent([asks, "Tea."], tools=[shout]), [[], ["ModelCall"], ["ModelCall", "ToolCall"]]),
+        (agent(["no JSON", '{"a": 1}'], output_model={"type": "object"}), [[], ["ModelCall"]]),
+        (agent(["Tea.", verdict], evaluation_instructions="Judge."), [[], ["ModelCall"]]),
+    ]
+    for node, expected in cases:
+        store = SQLiteStore(tmp_path / "runs.db", "full")
+        run = await Flow("f", {"n": node}).run(store=store, run_id="r")
+        assert run.status == "succeeded", run.error
+        assert [names[: len(each)] for names, each in zip(seen, expected, strict=False)] == expected
+        store.remove("r")
+        store.close()
+        seen.clear()

@@ -39,7 +39,13 @@ class Hold:
     written: int = 0
     """Its length in the store, as far as this writer knows."""
     confirmed: float = -inf
-    """When it was last written as ours, until somebody has relied on it."""
+    """When it was last known to be ours, until all have relied on that who may."""
+    relied: int = 0
+    """How many have."""
+
+    def confirm(self, now: float) -> None:
+        """The server has said that it is ours."""
+        self.confirmed, self.relied = now, 0
 
 
 class Begin(NamedTuple):

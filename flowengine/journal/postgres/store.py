@@ -51,11 +51,15 @@ T = TypeVar("T")
 _TOLD: Final[frozenset[type[Any]]] = frozenset({RunStarted, NodeRecorded, NodeFailed, RunFinished, RunResumed})
 """Events of which the digest of a run tells."""
 
+_SHOWN_AFTER: Final = 1.0
+"""Seconds after which it is shown that a node was begun, where nothing of the run was written since: calls of models
+that take less cost no commit for that. Where somebody follows what they write, it is shown before (`LiveBoard`)."""
+_WRITTEN_AFTER: Final = 0.1
+"""Seconds after which events are written that no commit waits for."""
+
 
 class PostgresJournal:
     """The record of one run; made by `PostgresStore.create` and `open`, for one event loop."""
-
-    flush_interval: float | None = 0.1
 
     def __init__(
         self,
@@ -78,6 +82,7 @@ class PostgresJournal:
         self._writer = commits.writer
         self._tables = tables
         self._waits = waits
+        self.flush_interval: float | None = _SHOWN_AFTER if waits else _WRITTEN_AFTER
         self._notes = notes
         self._release: Callable[[], None] | None = release
         self._first = first

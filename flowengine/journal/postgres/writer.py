@@ -13,7 +13,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from math import inf
 from threading import RLock
 from time import monotonic
 from typing import Final, TypeVar
@@ -42,6 +41,8 @@ T = TypeVar("T")
 
 _FRESH: Final = 0.05
 """Seconds; a question to a server that is busy takes as long."""
+_MAY_RELY: Final = 2
+"""How many may rely on one answer of the server."""
 
 
 @dataclass(slots=True, eq=False)
@@ -94,11 +95,13 @@ class PostgresWriter:
     def check(self) -> None:
         """Find out which of the runs that were asked about are others' by now."""
         asked = _drain(self.questions)
-        numbers = [hold.number for hold in asked]
+        numbers, now = [hold.number for hold in asked], monotonic()
         epochs = dict(self.database.run(lambda connection: connection.execute(CHECK, (numbers,)).fetchall()))
         for hold in asked:
             if epochs.get(hold.number, hold.epoch) != hold.epoch:
                 hold.failure = hold.failure or _superseded_error(hold, False, self.database.name)
+            else:
+                hold.confirm(now)
 
     def take(self) -> None:
         """Become the writer of the runs that were asked for."""
@@ -151,7 +154,7 @@ class PostgresWriter:
         written = {number for (number,) in self.database.run(partial(_write_entries, values))} if mine else set[int]()
         for hold, begins in runs:
             if hold.number in written:
-                hold.confirmed = now
+                hold.confirm(now)
             else:
                 hold.failure = _superseded_error(hold, begins, self.database.name)
         for entry in mine:
@@ -212,17 +215,17 @@ class Commits:
     async def check(self, hold: Hold) -> None:
         """Raise where the run is another's by now, or is to be, or nothing can be written of it.
 
-        A commit has asked that too: what it was told a moment ago is relied upon, once.
+        A commit has asked that too: what it was told a moment ago is relied upon twice, by a node that begins and by
+        the call that it begins with. So is what was found out here.
         """
         self.writer.refuse(hold)
         if self.writer.is_leaving:
             raise HandedBackError(f"run '{hold.run_id}' is handed back: another process is to go on with it")
-        is_known, hold.confirmed = monotonic() - hold.confirmed < _FRESH, -inf
-        if is_known:
-            return
-        self.writer.questions.append(hold)
-        await self._checking()
-        self.writer.refuse(hold)
+        if monotonic() - hold.confirmed >= _FRESH or hold.relied >= _MAY_RELY:
+            self.writer.questions.append(hold)
+            await self._checking()
+            self.writer.refuse(hold)
+        hold.relied += 1
 
     async def take(self, run_id: str) -> Taken | None:
         """Become the writer of a run, together with others; as the tables' `take_over`."""

@@ -6,12 +6,18 @@ import time
 from collections.abc import Iterator
 from math import inf
 from pathlib import Path
+from typing import Any
 
 import anyio
 import psycopg
 import pytest
 
+from flowengine import Agent, AgentNode, Flow
+from flowengine.journal.postgres import writer
+from flowengine.journal.postgres.connection import Database
 from flowengine.journal.postgres.store import PostgresStore
+from flowengine.models.model import Reply, Request
+from flowengine.models.scripted import ScriptedModel
 from flowengine.runners.queue.run_queue import submit, submit_many
 from flowengine.runners.queue.worker import Pace, work
 from tests.support.pace import measured_pace
@@ -100,3 +106,32 @@ async def test_a_run_of_five_nodes_takes_few_commits(store: PostgresStore, serve
     await anyio.sleep(1.2)
     # What the worker itself asks at its beginning is among them; events of a slow run ride together less often.
     assert (server.commits() - before) / runs <= 7.0 * pace.factor()
+
+
+class SlowModel(ScriptedModel):
+    """Answers when what a commit has told is not new any more."""
+
+    async def complete(self, request: Request) -> Reply:
+        await anyio.sleep(2 * writer._FRESH)
+        return await super().complete(request)
+
+
+async def test_a_node_of_one_call_costs_one_commit_and_the_call_none_of_its_own(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[object] = []
+    run = Database.run
+
+    def counting(database: Database, work: Any) -> Any:
+        asked.append(work)
+        return run(database, work)
+
+    monkeypatch.setattr(Database, "run", counting)
+    agent = Agent("a", "Say it.", model=SlowModel(["Tea."] * 5))
+    needs = {"a": [], "b": ["a"], "c": ["a"], "d": ["b", "c"], "e": ["d"]}
+    nodes = {name: AgentNode(agent, prompt=lambda _: "Now.", needs=before) for name, before in needs.items()}
+    flow = Flow("five", nodes)
+    made = await flow.run(store=store, run_id="r", live=True)
+    assert made.status == "succeeded", made.error
+    # Its id, its beginning and its end, five nodes, of which two may share one, and a question for one of these two.
+    assert len(asked) <= 9

@@ -12,6 +12,7 @@ from flowengine.core.records import ModelCall
 from flowengine.engine.events import NodeStarted
 from flowengine.errors import SupersededError
 from flowengine.flow import Flow
+from flowengine.journal.postgres import writer
 from flowengine.journal.postgres.store import PostgresStore
 from flowengine.journal.replay import Replay
 from flowengine.models.model import Request
@@ -103,7 +104,8 @@ async def test_what_was_answered_to_a_superseded_owner_is_not_paid_twice(store: 
     assert asked(other) == ["second"]
 
 
-async def test_a_superseded_owner_asks_no_model(store: PostgresStore) -> None:
+async def test_a_superseded_owner_asks_no_model(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer, "_FRESH", 0.0)  # As if the node had begun a while ago.
     model = ScriptedModel({"": "answer"})
 
     async def ask(context: Context) -> None:
