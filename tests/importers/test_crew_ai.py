@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from functools import partial
 from pathlib import Path
@@ -189,7 +190,16 @@ def test_the_tasks_of_a_crew_ask_what_they_asked_in_their_order(import_files) ->
     last = models["note"].requests[0].messages
     assert '{"json": true}' in last[0].content
     assert all(each in last[1].content for each in ("trees", "birds"))
-    assert "Hill" in (folder / "notes/Kyoto.md").read_text()
+    assert json.loads((folder / "notes/Kyoto.md").read_text()) == {"title": "Hill", "lines": ["trees"]}
+
+
+def test_a_file_is_written_before_the_tasks_behind_it_begin(import_files) -> None:
+    tasks = CREW["config/tasks.yaml"].replace("  agent: scout\n", "  agent: scout\n  output_file: seen.txt\n", 1)
+    project, written, _ = import_files({**CREW, "config/tasks.yaml": tasks})
+    assert not written.problems
+    steps = {each.id: each for each in project.flows[0].steps}
+    assert steps["look_file"].call == "imported_files:write_text"
+    assert "look_file" in steps["listen"].needs
 
 
 def test_a_tool_that_the_source_defines_is_called_without_crewai(import_files) -> None:

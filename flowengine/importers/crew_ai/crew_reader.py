@@ -31,6 +31,7 @@ _FILES_MODULE: Final = '''\
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -38,12 +39,12 @@ ROOT = Path(__file__).resolve().parent
 
 
 def write_text(path: str, text: Any) -> str:
-    """Write a text into a file below the project's folder; gives its path."""
+    """Write a text, or a value as JSON, into a file below the project's folder; gives its path."""
     file = (ROOT / path).resolve()
     if not file.is_relative_to(ROOT):
         raise ValueError(f"{path} leaves the project")
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(text if isinstance(text, str) else str(text), "utf-8")
+    file.write_text(text if isinstance(text, str) else json.dumps(text, ensure_ascii=False, indent=2), "utf-8")
     return str(file.relative_to(ROOT))
 '''
 
@@ -59,6 +60,8 @@ class _TaskOrder:
     """The steps that the next task comes after."""
     waiting: list[str] = field(default_factory=list[str])
     """Those that run beside others."""
+    files: dict[str, list[str]] = field(default_factory=dict[str, "list[str]"])
+    """Step → those that write what it gave into a file, which tools of later tasks may read."""
     review: str = ""
     """The test that a person has accepted what came before."""
 
@@ -73,6 +76,8 @@ class _TaskOrder:
             self.waiting = []
         seen = context if context is not None else [] if is_async else list(self.done)
         step.needs = [each for each in self.last if each not in seen]
+        step.needs += [file for each in self.last for file in self.files[each]]
+        self.files[step.id] = [each.id for each in after if each.kind != "approval"]
         step.when = self.review or None
         for each in sorted(after, key=lambda one: one.kind != "approval"):
             each.when = self.review or None
