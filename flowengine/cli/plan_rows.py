@@ -36,6 +36,7 @@ class RowsBound(NamedTuple):
             "refused": self.refused,
             "measured": self.measured,
             "at_most": self.bound.most.to_data(),
+            "at_most_if_unanswered": self.bound.billed.to_data(),
             **({"batch": batch_data(self.bound, vendors)} if batch else {}),
         }
 
@@ -64,12 +65,13 @@ def bound_rows(data: DataFile, bound_of_inputs: Callable[[Mapping[str, Any]], Fl
     refused = data.total - len(sizes)
     if not bounds:
         whole = bound_of_inputs({})
-        return RowsBound(data.total, refused, 0, whole._replace(most=Most(), waves=Waves(0, 0)))
+        return RowsBound(data.total, refused, 0, whole._replace(most=Most(), billed=Most(), waves=Waves(0, 0)))
     most = reduce(Most.and_, [bound.most.times(count) for bound, count in bounds])
+    billed = reduce(Most.and_, [bound.billed.times(count) for bound, count in bounds])
     usual = max(bound.waves.usual or 0 for bound, _ in bounds)
     at_most = [bound.waves.most for bound, _ in bounds]
     longest = None if None in at_most else max(each for each in at_most if each is not None)
-    whole = bounds[0][0]._replace(most=most, waves=Waves(usual, longest))
+    whole = bounds[0][0]._replace(most=most, billed=billed, waves=Waves(usual, longest))
     return RowsBound(data.total, refused, len(bounds), whole)
 
 

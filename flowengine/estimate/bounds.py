@@ -12,7 +12,7 @@ from graphlib import TopologicalSorter
 from typing import Any, NamedTuple
 
 from flowengine.engine.graph import Edge
-from flowengine.estimate.cost_bound import NONE, Most, dearest_way, longest_way
+from flowengine.estimate.cost_bound import Most, dearest_way, longest_way
 from flowengine.estimate.model_call_bounds import Asking
 from flowengine.estimate.output_sizes import OutputSizes, foreseen_value
 from flowengine.flowfile.analysis.flow_nodes import NodePath, level_of
@@ -57,6 +57,8 @@ class FlowBound(NamedTuple):
     """Without the limits of the run; those of its parts count."""
     most: Most
     """Within the limits of the run, too."""
+    billed: Most
+    """The same, where as many attempts as there can be get no answer, and are billed all the same."""
     longest: Sequence[str]
     """The longest chain of nodes that come one after the other."""
     waves: Waves
@@ -80,11 +82,12 @@ def bound_of(
     given = {name: each.default for name, each in spec.inputs.items() if not each.required} | dict(inputs or {})
     flow = _File(spec, facts or ModelFacts(), given, model, _bounds_answers(spec.limits))
     nodes = flow.level((), is_capped=_bounds_answers(spec.limits))
-    unlimited = flow.together((), nodes)
+    unlimited, billed = flow.together((), nodes)
     return FlowBound(
         list(_list_rows(nodes, "", 1, 0)),
         unlimited,
         unlimited.within(spec.limits),
+        billed.within(spec.limits),
         longest_way(list(level_of(spec)), edges_of(spec)),
         Waves(*(_count_waves(nodes, edges_of(spec), usual=usual) for usual in (True, False))),
     )
@@ -96,6 +99,8 @@ class _Node(NamedTuple):
     name: str
     kind: str
     most: Most
+    billed: Most
+    """With attempts that get no answer."""
     times: int | None
     """How often its body runs."""
     inside: Sequence[_Node]
@@ -121,28 +126,31 @@ class _File:
         """The nodes of one level. `is_capped`: a limit on cost or tokens holds for it."""
         return [self._node((*level, name), node, is_capped) for name, node in level_of(self._spec, level).items()]
 
-    def together(self, level: NodePath, nodes: Sequence[_Node]) -> Most:
-        """Adds up one run of a level."""
-        most = {each.name: each.most for each in nodes}
+    def together(self, level: NodePath, nodes: Sequence[_Node]) -> tuple[Most, Most]:
+        """Adds up one run of a level: (where all attempts are answered, with those that are not)."""
+        edges = list(edges_of(self._spec, level))
         always = [name for name, node in level_of(self._spec, level).items() if node.join == "always"]
-        return dearest_way(most, edges_of(self._spec, level), always)
+        most, billed = {each.name: each.most for each in nodes}, {each.name: each.billed for each in nodes}
+        return dearest_way(most, edges, always), dearest_way(billed, edges, always)
 
     def _node(self, path: NodePath, node: NodeSpec, is_capped: bool) -> _Node:
         limits = node.limits if isinstance(node, BoundedKeys) else None
         is_capped = is_capped or _bounds_answers(limits)
-        times, inside, most, edges = 1, list[_Node](), NONE, list[Edge]()
+        times, inside, edges = 1, list[_Node](), list[Edge]()
         if isinstance(node, BodyKeys):
             times = self.sizes.over(path).items if isinstance(node, MapNodeSpec) else node.most_rounds()
             inside, edges = self.level(path, is_capped=is_capped), list(edges_of(self._spec, path))
-            most = self.together(path, inside).times(times)
+            most, billed = (each.times(times) for each in self.together(path, inside))
         elif isinstance(node, SubflowNodeSpec):
             inner = self._file(path, node)
             inside = inner.level((), is_capped=is_capped or _bounds_answers(inner._spec.limits))
             edges = list(edges_of(inner._spec))
-            most = inner.together((), inside).within(inner._spec.limits)
+            most, billed = (each.within(inner._spec.limits) for each in inner.together((), inside))
         else:
-            most = self._asking[is_capped].most(path, node, self.sizes)
-        return _Node(path[-1], node.type, most.within(limits), times, inside, edges)
+            asking = self._asking[is_capped]
+            most = asking.most(path, node, self.sizes)
+            billed = most.times(asking.attempts(node))
+        return _Node(path[-1], node.type, most.within(limits), billed.within(limits), times, inside, edges)
 
     def _file(self, path: NodePath, node: SubflowNodeSpec) -> _File:
         """The file of a subflow, with those of its inputs that are known here."""

@@ -84,6 +84,13 @@ class Asking:
         retry = retry_of(self._spec, node)
         return once.times(1 if retry is None else retry.attempts)
 
+    def attempts(self, node: NodeSpec) -> int:
+        """Returns how often one call of a node may be sent: where no answer comes, it may be billed, and is repeated."""
+        if not isinstance(node, _AskingSpec):
+            return 1
+        settings = settings_of(self._spec, node)
+        return len(self._models(settings)) * (1 + _count_retries(settings))
+
     # --- agents -----------------------------------------------------------------------------------
 
     def _agent(self, path: NodePath, node: AgentNodeSpec, sizes: OutputSizes) -> Most:

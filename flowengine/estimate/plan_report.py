@@ -29,6 +29,7 @@ def to_data(
         ],
         "longest_path": list(bound.longest),
         "most": bound.most.to_data(),
+        "most_if_unanswered": bound.billed.to_data(),
         "most_cost_usd_if_cached": bound.most.cost_at_best,
         "without_limits": bound.unlimited.to_data(),
         "models": {model: {"provider": known.provider, "because": known.because} for model, known in vendors.items()},

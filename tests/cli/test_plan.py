@@ -57,6 +57,25 @@ def test_a_table_tells_each_nodes_share_and_the_whole(flowengine: Command, teas:
     assert "note" not in said.out
 
 
+def test_attempts_without_an_answer_that_may_be_billed_stand_apart_and_count_for_what_is_allowed(
+    flowengine: Command, teas: Path
+) -> None:
+    given, flow = ("plan", "teas.yaml", "-i", 'teas=["sencha"]'), TEAS.replace("max_retries: 0", "max_retries: 1")
+    (teas / "teas.yaml").write_text(flow)
+    data = json.loads(flowengine(*given, "--json").out)
+    answered, billed = data["most"]["cost_usd"], data["most_if_unanswered"]["cost_usd"]
+    assert data["most_if_unanswered"]["model_calls"] == 2 * data["most"]["model_calls"]
+    assert billed == pytest.approx(2 * answered)
+    said = flowengine(*given).out.splitlines()
+    assert any(line.startswith("if attempts get no answer and are billed all the same, at most: 12 ") for line in said)
+    assert flowengine(*given, "--max-cost", str(answered * 1.5)).code == 1
+    assert flowengine(*given, "--max-cost", str(billed * 1.01)).code == 0
+    free = flowengine(*given, "--model", "offline").out
+    assert "billed" not in free
+    (teas / "teas.yaml").write_text(flow.replace("name: teas", f"name: teas\nlimits: {{cost_usd: {answered * 1.4}}}"))
+    assert flowengine(*given, "--max-cost", str(answered * 1.5)).code == 0
+
+
 def test_a_map_over_an_input_that_is_not_given_has_no_bound_and_says_what_would(
     flowengine: Command, teas: Path
 ) -> None:

@@ -58,7 +58,11 @@ def test_at_best_one_prompt_is_written_and_the_others_are_served() -> None:
 
 @pytest.mark.parametrize(
     "whole",
-    [bound(said="prompt_cache: off"), bound(handbook="short"), bound("bedrock/anthropic.claude-3-haiku-20240307-v1:0")],
+    [
+        bound(said="prompt_cache: off"),
+        bound("anthropic/claude-haiku-4-5", handbook="short"),
+        bound("bedrock/anthropic.claude-3-haiku-20240307-v1:0"),
+    ],
     ids=["off", "too short for the vendor", "nothing is known of a cache"],
 )
 def test_where_nothing_is_served_the_best_is_the_most(whole: FlowBound) -> None:

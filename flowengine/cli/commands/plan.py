@@ -45,6 +45,7 @@ def lines_of(
     yield ""
     yield f"longest path: {' → '.join(bound.longest)}"
     yield f"at most: {_format_bound(bound.most)}"
+    yield from _list_billed(bound)
     best = bound.most.cost_at_best
     if best is not None and best < (bound.most.cost_usd or 0.0):
         yield f"at best, with what the caches of vendors can serve: {format_dollars(best)}"
@@ -55,6 +56,12 @@ def lines_of(
         yield f"model '{model}' goes to {known.provider}, since {known.because}"
     for note in notes_of(spec, bound, missing):
         yield f"note: {note}"
+
+
+def _list_billed(bound: FlowBound) -> Iterator[str]:
+    """What a bill may say beyond that, where it may."""
+    if bound.billed.cost_usd != bound.most.cost_usd:
+        yield f"if attempts get no answer and are billed all the same, at most: {_format_bound(bound.billed)}"
 
 
 def _format_row(node: NodeBound, whole: Most) -> list[str]:
@@ -177,7 +184,12 @@ def command(
             *(_batch_lines(bound, vendors) if batch else ()),
         ]
         if rows is not None:
-            beside_rows = ["", *rows.lines(_format_bound), *(_batch_lines(rows.bound, vendors) if batch else ())]
+            beside_rows = [
+                "",
+                *rows.lines(_format_bound),
+                *_list_billed(rows.bound),
+                *(_batch_lines(rows.bound, vendors) if batch else ()),
+            ]
             lines = [*lines_of(spec, bound, (), vendors), *beside_rows]
         results.lines(lines)
     return 0 if max_cost is None else _exit_code(bound if rows is None else rows.bound, max_cost)
@@ -268,7 +280,7 @@ def _batch_lines(bound: FlowBound, vendors: Mapping[str, KnownModel]) -> Iterato
 
 
 def _exit_code(bound: FlowBound, max_cost: float) -> int:
-    cost = bound.most.cost_usd
+    cost = bound.billed.cost_usd
     if cost is not None and cost <= max_cost:
         return 0
     told = "what it may cost has no bound that is known" if cost is None else f"it may cost {format_dollars(cost)}"
