@@ -85,7 +85,7 @@ class Asking:
         return once.times(1 if retry is None else retry.attempts)
 
     def attempts(self, node: NodeSpec) -> int:
-        """Returns how often one call of a node may be sent: where no answer comes, it may be billed, and is repeated."""
+        """Returns how often one call may be sent: where no answer comes, it may be billed, and is repeated."""
         if not isinstance(node, _AskingSpec):
             return 1
         settings = settings_of(self._spec, node)

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import anyio
 import pytest
-from model_server import Completion, Failure, Hang, ModelServer, ToolCall, Truncated
+from model_server import Completion, Failure, Hang, ModelServer, StreamFailure, ToolCall, Truncated
 
 from flowengine.errors import ModelError, PermanentModelError, TransientModelError
 from flowengine.models.http.native_model import NativeModel
@@ -15,6 +15,7 @@ from flowengine.models.litellm.model import LiteLLMModel
 from flowengine.models.messages import Message, ToolRequest
 from flowengine.models.model import Model, Reply, Request, TokenUsage
 from flowengine.models.wrappers.retrying import RetryingModel
+from flowengine.models.wrappers.streaming_tap import tap_model
 from tests.support.pace import done_within
 
 QUESTION = (Message("system", "Be brief."), Message("user", "hi"))
@@ -286,3 +287,9 @@ async def test_calls_of_one_event_loop_share_a_connection(server: ModelServer, m
     async with model_of().stream(asking()) as stream:
         assert [piece async for piece in stream]
     assert {each.connection for each in server.requests} == {1}
+
+
+async def test_a_stream_that_fails_after_its_beginning_may_be_billed(server: ModelServer, model_of: MakeModel) -> None:
+    server.respond_with([StreamFailure("a long answer that ends in an error"), Failure(500)])
+    told = [(await error_of(tap_model(model_of(), lambda *_: None))).unanswered for _ in range(2)]
+    assert told == [1, 0]

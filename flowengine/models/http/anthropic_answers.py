@@ -131,6 +131,10 @@ class MessageCollector:
         return self._take(event.read()) if event.data.strip() else ""
 
     @property
+    def has_begun(self) -> bool:
+        return bool(self._blocks)
+
+    @property
     def has_ended(self) -> bool:
         return bool(self._stop_reason)
 

@@ -160,6 +160,11 @@ class AnswerCollector(Protocol):
     """Whether the event has come after which no other one matters."""
 
     @property
+    def has_begun(self) -> bool:
+        """Whether a part of what the model says, thinks or calls has come."""
+        ...
+
+    @property
     def has_ended(self) -> bool:
         """Whether the answer is whole already; what follows may tell its tokens."""
         ...

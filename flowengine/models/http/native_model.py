@@ -274,8 +274,10 @@ def _add_events(collector: AnswerCollector, events: Iterable[StreamedEvent], is_
             if collector.is_complete:
                 break
             found.append(collector.add(event))
-    except (IncompleteAnswerError, StreamFailureError):
+    except (IncompleteAnswerError, StreamFailureError) as error:
         if not collector.has_ended:
+            if isinstance(error, StreamFailureError):
+                error.has_begun = collector.has_begun
             raise
         is_broken = True
     return found, is_broken

@@ -256,7 +256,7 @@ class ChatCollector:
     """`AnswerCollector` of chunks."""
 
     def __init__(self, traits: VendorTraits) -> None:
-        self.is_complete = False
+        self.is_complete = self.has_begun = False
         self._traits = traits
         self._texts: list[str] = []
         self._refusals: list[str] = []
@@ -321,6 +321,7 @@ class ChatCollector:
         self._reason = as_text(choice.get("finish_reason")) or self._reason
         self._usage = choice.get("usage") or self._usage  # Some vendors put it here.
         delta = as_object(choice.get("delta") or choice.get("message"))
+        self.has_begun = self.has_begun or any(value for name, value in delta.items() if name != "role")
         self._kept.add(delta)
         for position, call in enumerate(list_of_objects(delta.get("tool_calls"))):
             self._add_call(call, position)

@@ -142,7 +142,7 @@ class ResponseCollector:
     """`AnswerCollector` of the events of one response."""
 
     def __init__(self, traits: VendorTraits) -> None:
-        self.is_complete = False
+        self.is_complete = self.has_begun = False
         self._traits = traits
         self._items: dict[int, Mapping[str, Any]] = {}
         """Those that are done."""
@@ -166,6 +166,7 @@ class ResponseCollector:
         return _to_answer(items, self._whole, self._traits)
 
     def _take(self, event: dict[str, Any], kind: str) -> str:
+        self.has_begun = self.has_begun or "output_index" in event
         match event.get("type") or kind:
             case "response.output_item.added":
                 self._begin(_index(event), as_object(event.get("item")))

@@ -18,7 +18,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream
 
 from flowengine.core.secret_values import HiddenStream, Secrets, find_secret_values, is_random
 from flowengine.core.threads import post_to_this_loop, postpone_cancellation
-from flowengine.errors import TransientModelError
+from flowengine.errors import ModelError, TransientModelError
 from flowengine.models.attachments import openai_parts
 from flowengine.models.call_timeline import spent_on
 from flowengine.models.http.anthropic_answers import THINKING
@@ -180,8 +180,10 @@ class LiteLLMModel(_LiteLLMCaller):
                 post(send.close)
 
         async def pieces() -> AsyncGenerator[str | Reply]:
+            has_begun = False
             try:
                 async for piece in receive:
+                    has_begun = True
                     yield piece
             except anyio.get_cancelled_exc_class() as error:
                 reply = _reply_in(receive)
@@ -190,8 +192,12 @@ class LiteLLMModel(_LiteLLMCaller):
                 postpone_cancellation(error)
                 yield reply
                 return
-            with self._telling_errors(seconds, secrets.all):
-                await job.wait()
+            try:
+                with self._telling_errors(seconds, secrets.all):
+                    await job.wait()
+            except ModelError as error:
+                error.unanswered = max(error.unanswered, int(has_begun))
+                raise
 
         seconds = self._seconds_of(request)
         job = LITELLM_LOOP.begin(call, seconds)

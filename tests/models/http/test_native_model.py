@@ -394,6 +394,8 @@ async def test_a_whole_answer_is_kept_although_its_formal_end_is_missing(close: 
 
 
 PIECE = b'data: {"choices": [{"delta": {"content": "h"}}]}\n\n'
+FAILURE = b'data: {"error": {"type": "overloaded_error"}}\n\n'
+FAILED = b"%x\r\n%s\r\n" % (len(FAILURE), FAILURE)
 BEGUN = HEAD % b"text/event-stream" + b"%x\r\n%s\r\n" % (len(PIECE), PIECE)
 
 
@@ -404,6 +406,8 @@ BEGUN = HEAD % b"text/event-stream" + b"%x\r\n%s\r\n" % (len(PIECE), PIECE)
         (b"+", "did not answer within 0.05 s", 1),
         (b"+" + ScriptedHttp.CLOSE, "closed the connection without an answer", 1),
         (BEGUN + ScriptedHttp.CLOSE, "broke off before the answer's end", 1),
+        (BEGUN + FAILED + b"0\r\n\r\n", "overloaded", 1),
+        (HEAD % b"text/event-stream" + FAILED + b"0\r\n\r\n", "overloaded", 0),
         (b"HTTP/1.1 503 Busy\r\ncontent-length: 0\r\n\r\n", "status 503", 0),
         (b'{"error": {"type": "overloaded_error"}}', "overloaded", 0),
     ],
@@ -417,6 +421,42 @@ async def test_what_was_sent_and_not_refused_may_be_billed(
         error = await error_of(tap_model(model_at(address), lambda *_: None), asking(timeout=None))
     assert told in str(error)
     assert error.unanswered == unanswered
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "begun", "failure"),
+    [
+        (
+            "anthropic/claude-haiku-4-5",
+            {"type": "message_start", "message": {}},
+            {"type": "content_block_delta", "index": 0, "delta": {"type": "thinking_delta", "thinking": "Hm"}},
+            {"type": "error", "error": {"type": "overloaded_error", "message": "overloaded"}},
+        ),
+        (
+            "openai/gpt-5-codex",
+            {"type": "response.created", "response": {}},
+            {"type": "response.output_text.delta", "output_index": 0, "delta": "Hel"},
+            {"type": "response.failed", "response": {"error": {"code": "server_error", "message": "overloaded"}}},
+        ),
+        (
+            "openai/gpt-4o-mini",
+            {"choices": [{"delta": {"role": "assistant", "content": ""}}]},
+            {"choices": [{"delta": {"tool_calls": [{"index": 0, "id": "a"}]}}]},
+            {"error": {"type": "overloaded_error", "message": "overloaded"}},
+        ),
+    ],
+)
+async def test_an_answer_that_had_begun_when_the_vendor_told_a_failure_may_be_billed(
+    name: str, before: Any, begun: Any, failure: Any
+) -> None:
+    provider, _, model = name.partition("/")
+    for events, unanswered in (([before, failure], 0), ([before, begun, failure], 1)):
+        said = b"".join(b"data: %s\n\n" % json.dumps(each).encode() for each in events)
+        with ScriptedHttp(HEAD % b"text/event-stream" + b"%x\r\n%s\r\n0\r\n\r\n" % (len(said), said)) as address:
+            asked = NativeModel(model, provider, settings={"api_base": address, "api_key": KEY})
+            error = await error_of(tap_model(asked, lambda *_: None), asking())
+        assert "overloaded" in str(error)
+        assert (error.unanswered, isinstance(error, TransientModelError)) == (unanswered, True)
 
 
 async def test_what_was_not_sent_is_not_billed(monkeypatch: pytest.MonkeyPatch) -> None:
