@@ -213,8 +213,8 @@ CODES: Final[Mapping[str, Code]] = {
     ),
     "FE227": Code(
         "too many flows in one another",
-        "Subflows may be nested 16 deep, and a flow may bring along 200 files and have 100,000 nodes with those of its "
-        "subflows.",
+        "Subflows may be nested 16 deep, and a flow may bring along 200 files and have 20,000 nodes and 8,000,000 "
+        "characters with those of its subflows.",
         "a chain of 17 files, each with a subflow",
     ),
     "FE228": Code(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from flowengine.core.values import is_json_type
 from flowengine.engine.graph import FALLBACK, ON_ERROR, find_cycles
@@ -158,17 +158,34 @@ def _check_cycles(spec: FlowSpec, level: SpecLevel, report: Report) -> None:
             report.at_use("FE210", message, cause.use)
 
 
-MAX_NODES: Final = 100_000
+MAX_NODES: Final = 20_000
 """Of a flow with all its subflows: files that run each other twice have twice as many at each level."""
+MAX_CHARACTERS: Final = 8_000_000
+"""Of their texts, each as often as it stands in the flow: nodes are followed, drawn and priced by what they say."""
+
+
+class _Weight(NamedTuple):
+    """What a flow has with its subflows, each as often as it stands in it."""
+
+    nodes: int
+    characters: int
+
+    def with_flow(self, other: _Weight) -> _Weight:
+        return _Weight(self.nodes + other.nodes, self.characters + other.characters)
+
+    def excess(self) -> str | None:
+        """Describes the bound that is passed."""
+        if self.nodes > MAX_NODES:
+            return f"{MAX_NODES:,} nodes"
+        return f"{MAX_CHARACTERS:,} characters" if self.characters > MAX_CHARACTERS else None
 
 
 def check_subflows(spec: FlowSpec, project: Project, subflows: Subflows, report: Report, *, whole: bool) -> None:
     """Opens the files, so that the spec knows them from here on. `whole`: nothing of the spec was mended."""
     base = project.root if spec.path is None else spec.path.parent
     opened: dict[str, FlowSpec | ProjectProblem | None] = {}
-    nodes = 0
+    weight = _weigh_file(spec)
     for path, node in nodes_of(spec):
-        nodes += 1
         if not is_subflow(node) or (node.flow == STAND_IN_FLOW and not whole):
             continue
         if node.flow not in opened and report.is_enough:
@@ -180,23 +197,33 @@ def check_subflows(spec: FlowSpec, project: Project, subflows: Subflows, report:
             report.at_value(inner.code, inner.message, (*key_path(path), "flow"), inner.hint)
         elif inner is not None:
             _check_inputs(spec, path, node, inner, report)
-            count = _count_nodes(inner)
-            if count <= MAX_NODES and nodes <= MAX_NODES < nodes + count:  # Else it was told already.
-                text = f"a flow may have {MAX_NODES:,} nodes with those of its subflows, and here they are more"
+            added = _weigh(inner)
+            heavier = weight.with_flow(added)
+            excess = heavier.excess()
+            if excess is not None and weight.excess() is None and added.excess() is None:  # Else it was told already.
+                text = f"a flow may have {excess} with those of its subflows, and here they are more"
                 report.at_value("FE227", text, (*key_path(path), "flow"))
-            nodes += count
+            weight = heavier
     spec.with_subflows({flow: inner for flow, inner in opened.items() if isinstance(inner, FlowSpec)})
 
 
-def _count_nodes(spec: FlowSpec) -> int:
-    """Returns how many nodes a flow has with those of its subflows, each as often as it stands in it."""
-    return spec.remember(
-        "nodes in all",
-        lambda spec: sum(
-            1 + (_count_nodes(spec.subflows[node.flow]) if is_subflow(node) and node.flow in spec.subflows else 0)
-            for _, node in nodes_of(spec)
-        ),
-    )
+def _weigh(spec: FlowSpec) -> _Weight:
+    """Returns what a flow has with its subflows."""
+    return spec.remember("weight", _weigh_all)
+
+
+def _weigh_all(spec: FlowSpec) -> _Weight:
+    weight = _weigh_file(spec)
+    for _, node in nodes_of(spec):
+        if is_subflow(node) and node.flow in spec.subflows:
+            weight = weight.with_flow(_weigh(spec.subflows[node.flow]))
+    return weight
+
+
+def _weigh_file(spec: FlowSpec) -> _Weight:
+    """Returns what a flow has without its subflows."""
+    characters = len(spec.text) + sum(map(len, spec.source.texts.values()))
+    return _Weight(sum(1 for _ in nodes_of(spec)), characters)
 
 
 def _check_inputs(spec: FlowSpec, path: NodePath, node: SubflowNodeSpec, inner: FlowSpec, report: Report) -> None:
