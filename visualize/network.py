@@ -1,7 +1,8 @@
 """Makes a networkx graph of a picture, for its algorithms and for what reads node-link JSON.
 
 The graph is fresh each time and belongs to the caller. Every attribute is a JSON value.
-networkx is imported only here and where a flow's risks are looked for: it takes half a second.
+networkx is imported only here and where a flow's risks are looked for: its import takes a tenth of a second, half
+a second without bytecode.
 """
 
 from __future__ import annotations

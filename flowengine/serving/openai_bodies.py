@@ -252,7 +252,7 @@ def chat_usage(tokens: TokenCounts) -> Mapping[str, Any]:
         "prompt_tokens": tokens.prompt,
         "completion_tokens": tokens.completion,
         "total_tokens": tokens.total,
-        "prompt_tokens_details": {"cached_tokens": tokens.cached},
+        "prompt_tokens_details": {"cached_tokens": tokens.cached, "cache_write_tokens": tokens.written},
         "completion_tokens_details": {"reasoning_tokens": tokens.reasoning},
     }
 
@@ -303,7 +303,7 @@ def response_object(answer: ChatAnswer, call: ChatCall, *, status: str = "comple
 def response_usage(tokens: TokenCounts) -> Mapping[str, Any]:
     return {
         "input_tokens": tokens.prompt,
-        "input_tokens_details": {"cached_tokens": tokens.cached},
+        "input_tokens_details": {"cached_tokens": tokens.cached, "cache_write_tokens": tokens.written},
         "output_tokens": tokens.completion,
         "output_tokens_details": {"reasoning_tokens": tokens.reasoning},
         "total_tokens": tokens.total,

@@ -47,6 +47,8 @@ class TokenCounts(NamedTuple):
     completion: int = 0
     cached: int = 0
     """The part of the prompts' that a vendor's cache served."""
+    written: int = 0
+    """The part of the prompts' that a vendor wrote to its cache."""
     reasoning: int = 0
     """The part of the answers' that models thought with."""
 
@@ -59,6 +61,7 @@ class TokenCounts(NamedTuple):
             self.prompt + (call.prompt_tokens or 0),
             self.completion + (call.completion_tokens or 0),
             self.cached + (call.cached_tokens or 0),
+            self.written + (call.cache_write_tokens or 0),
             self.reasoning + (call.reasoning_tokens or 0),
         )
 

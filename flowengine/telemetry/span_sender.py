@@ -128,7 +128,7 @@ class LiveTelemetry:
             self._tell(f"telemetry: {len(self._ended)} spans were not sent to {show_address(self._endpoint)} in time")
 
     def _work(self) -> None:
-        from flowengine.telemetry.collector import Collector  # Takes half a second, which no run waits for.
+        from flowengine.telemetry.collector import Collector  # Takes 0.2 s, which no run waits for.
 
         with Collector(self._endpoint) as collector:
             while not self._closing.wait(_RETRY_PAUSE if self._problem else _PAUSE):

@@ -17,10 +17,13 @@ import httpx
 import httpx2
 import mcp_types as types
 import openai
+import openai.types.chat
+import openai.types.responses
 import pytest
 from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
 from openai.types.chat import ChatCompletionMessageParam
+from pydantic import TypeAdapter
 
 from tests.support.chat_server import ChatServer, chat_server
 from tests.support.node import run_node_script
@@ -159,6 +162,34 @@ def test_a_response_is_streamed_with_what_was_thought(client: openai.OpenAI) -> 
     assert [each.type for each in final.output] == ["reasoning", "message"]
     assert kinds[0] == "response.created"
     assert kinds[-1] == "response.completed"
+
+
+VENDORS_TYPES: dict[str, tuple[str, dict[str, Any], Any, Any]] = {
+    "chat": (
+        "/v1/chat/completions",
+        {"model": "poet", "messages": said("Bees fly."), "stream_options": {"include_usage": True}, "progress": True},
+        openai.types.chat.ChatCompletion,
+        openai.types.chat.ChatCompletionChunk,
+    ),
+    "response": (
+        "/v1/responses",
+        {"model": "poet", "input": "Bees fly.", "reasoning": {"summary": "auto"}},
+        openai.types.responses.Response,
+        openai.types.responses.ResponseStreamEvent,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", VENDORS_TYPES)
+def test_bodies_and_pieces_are_of_the_vendors_types(server: ChatServer, name: str) -> None:
+    """The client itself checks nothing: a field that is missing is None to it, whatever its type says."""
+    path, asked, whole, piece = VENDORS_TYPES[name]
+    TypeAdapter(whole).validate_json(server.client.post(path, json=asked).text, strict=True)
+    lines = server.client.post(path, json={**asked, "stream": True}).text.splitlines()
+    pieces = [line.removeprefix("data: ") for line in lines if line.startswith("data: {")]
+    assert len(pieces) > 5
+    for each in pieces:
+        TypeAdapter(piece).validate_json(each, strict=True)
 
 
 @pytest.mark.parametrize(

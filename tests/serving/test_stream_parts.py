@@ -109,13 +109,14 @@ def test_a_tool_is_told_once_whether_its_start_is_on_record_or_not() -> None:
 
 
 def test_usage_counts_every_call() -> None:
-    call = ModelCall("m", "p", "generation", (), "", prompt_tokens=3, completion_tokens=4, cached_tokens=1)
+    counts = {"prompt_tokens": 3, "completion_tokens": 4, "cached_tokens": 1, "cache_write_tokens": 2}
+    call = ModelCall("m", "p", "generation", (), "", **counts)
     unknown = ModelCall("m", "p", "generation", (), "")
     end = told(NodeRecorded("a", 0.0, call), NodeRecorded("b", 0.0, call), NodeRecorded("b", 0.0, unknown), ended("x"))[
         -1
     ]
     assert isinstance(end, RunEnded)
-    assert (end.tokens.prompt, end.tokens.completion, end.tokens.cached, end.tokens.total) == (6, 8, 2, 14)
+    assert (*end.tokens, end.tokens.total) == (6, 8, 2, 4, 0, 14)
 
 
 NODES = st.sampled_from(["say", "plan", "fan[0].work"])
