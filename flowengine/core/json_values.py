@@ -28,6 +28,7 @@ __all__ = [
     "dumps",
     "find_json",
     "format_value",
+    "has_keys_alike",
     "load_json",
     "parse_json",
     "parse_value",
@@ -59,7 +60,7 @@ def to_json_value(value: Any) -> Any:
     if isinstance(value, float):
         return value if isfinite(value) else str(value)
     if isinstance(value, Mapping):
-        return {_to_key(key): to_json_value(each) for key, each in cast("Mapping[Any, Any]", value).items()}
+        return _to_json_map(cast("Mapping[Any, Any]", value))
     if isinstance(value, (list, tuple)):
         return _to_json_sequence(cast("Sequence[Any]", value))
     if isinstance(value, Set):
@@ -116,6 +117,29 @@ _BACKSLASH: Final = ord("\\")
 def to_json_fields(value: tuple[Any, ...], names: Sequence[str]) -> dict[str, Any]:
     """The fields of a named tuple by their names."""
     return {name: to_json_value(each) for name, each in zip(names, value, strict=True)}
+
+
+def _to_json_map(value: Mapping[Any, Any]) -> dict[str, Any]:
+    """The map with texts as keys; one that is the same text as another has its type behind it."""
+    found: dict[str, Any] = {}
+    for key, each in value.items():
+        name = _to_key(key)
+        while not isinstance(key, str) and (name in found or name in value):
+            name = f"{name} ({type(key).__name__})"
+        found[name] = to_json_value(each)
+    return found
+
+
+def has_keys_alike(value: Any) -> bool:
+    """Tells whether a map in a value has keys that JSON cannot keep apart, such as 1 and "1"."""
+    if isinstance(value, Mapping):
+        rows = cast("Mapping[Any, Any]", value)
+        if not all(isinstance(each, str) for each in rows):
+            names: Any = to_jsonable_python(dict.fromkeys(rows), fallback=str)
+            if len(names) < len(rows):
+                return True
+        return any(map(has_keys_alike, rows.values()))
+    return isinstance(value, (list, tuple)) and any(map(has_keys_alike, cast("Sequence[Any]", value)))
 
 
 def _to_key(key: Any) -> str:

@@ -43,6 +43,8 @@ extreme, which is more than one in twenty."""
 _RESAMPLES: Final = 9_999
 _BATCH: Final = 200
 """Resamples that are in memory at once."""
+_ROUNDING: Final = 1e-9
+"""Scores that differ by less are the same: 0.3 and 0.1 + 0.2 are."""
 _SEED: Final = 20_240_229
 """So that a report of the same scores is the same."""
 
@@ -130,7 +132,8 @@ def estimate_difference(before: Sequence[float], after: Sequence[float]) -> Diff
     >>> estimate_difference([0.0, 1.0], [0.0, 1.0])
     Difference(n=2, mean=0.0, low=0.0, high=0.0, p=1.0, better=0, worse=0)
     """
-    differences = [y - x for x, y in zip(before, after, strict=True)]
+    pairs = zip(before, after, strict=True)
+    differences = [0.0 if math.isclose(x, y, rel_tol=0, abs_tol=_ROUNDING) else y - x for x, y in pairs]
     n = len(differences)
     if not n:
         return Difference(0, math.nan, math.nan, math.nan, math.nan, 0, 0)

@@ -164,8 +164,6 @@ _EXPECTED: Final = {
 
 def _unknown_key(said: _Said, nearest: Nearest) -> _Words:
     key = str(said.location[-1])
-    if key == "<<":
-        return _Words("FE201", "unknown key '<<'", "; merge keys are not YAML 1.2: use `defaults` or `agents`", True)
     if key in _MISPLACED.get(said.location[-2:-1], {}):
         kind = str(said.location[-2]).strip("<>")
         return _Words("FE201", f"'{kind}' takes no '{key}'", _MISPLACED[said.location[-2:-1]][key], True)

@@ -246,9 +246,14 @@ def _pack_instance(value: Any, kind: type[Any], depth: int) -> Any:
 def _name_of_class(kind: type[Any]) -> str:
     name = class_name(kind)
     if name is None:
+        given = getattr(kind, "__pydantic_generic_metadata__", {}).get("args")
+        advice = (
+            f"give it a name of its own: class Name({kind.__qualname__}): ..."
+            if given
+            else "define it at the top level of a module"
+        )
         raise UnpackableError(
-            f"is of class {kind.__module__}.{kind.__qualname__}, which cannot be found by that name again "
-            f"(define it at the top level of a module)"
+            f"is of class {kind.__module__}.{kind.__qualname__}, which cannot be found by that name again ({advice})"
         )
     return name
 

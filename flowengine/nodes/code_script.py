@@ -17,7 +17,7 @@ import anyio.to_thread
 from pydantic_core import to_jsonable_python
 
 from flowengine.core.context import Context, NodeResult
-from flowengine.core.json_values import check_text, load_json, refusing_no_json
+from flowengine.core.json_values import check_text, has_keys_alike, load_json, refusing_no_json
 from flowengine.core.records import Notice
 from flowengine.core.values import is_map
 from flowengine.errors import DefinitionError, OutputError, RunError
@@ -149,6 +149,8 @@ class CodeNode(FlowNode):
 
     def handed(self, context: Context) -> Mapping[str, Any]:
         values = work_out(self.arguments, context)
+        if has_keys_alike(values):
+            raise RunError("a value of `with` has keys that are the same in JSON, such as 1 and '1'; make them texts")
         with refusing_no_json("a value of `with`"):
             return to_jsonable_python(values)
 

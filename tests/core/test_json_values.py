@@ -13,7 +13,7 @@ import pytest
 
 from flowengine.agents.prompt import text_of
 from flowengine.cli.execute import format_outputs
-from flowengine.core.json_values import to_json_value, write_json
+from flowengine.core.json_values import has_keys_alike, to_json_value, write_json
 from flowengine.core.records import tool_key
 from flowengine.errors import RunError
 from flowengine.nodes.code_digest import digest_of
@@ -87,3 +87,12 @@ def test_sets_are_the_same_in_every_process():
     }
     assert len(said) == 1, "a resumed run would pay for its calls again"
     assert digest_of({"a", "b"}) != digest_of({"a", "c"})
+
+
+def test_keys_that_are_the_same_text_are_kept_apart():
+    given = {2: "a", "2": "b", True: "c", "True": "d", None: "e", "None": "f", (1, 2): "g"}
+    assert has_keys_alike([given])
+    assert not has_keys_alike([{1: "a", "2": {"b": 3}}])
+    assert to_json_value(given) == {
+        "2 (int)": "a", "2": "b", "True (bool)": "c", "True": "d", "None (NoneType)": "e", "None": "f", "(1, 2)": "g"
+    }  # fmt: skip

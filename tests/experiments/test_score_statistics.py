@@ -79,3 +79,8 @@ def test_few_scores_are_no_trouble(scores: list[float]) -> None:
 @pytest.mark.parametrize(("before", "after"), [([], []), ([0.0], [1.0]), ([0.5] * 3, [0.5] * 3)])
 def test_few_pairs_are_no_trouble(before: list[float], after: list[float]) -> None:
     assert estimate_difference(before, after).n == len(before)
+
+
+def test_rounding_is_no_difference() -> None:
+    found = estimate_difference([0.3] * 12, [0.1 + 0.2] * 12)
+    assert (found.better, found.worse, found.p, found.is_certain) == (0, 0, 1.0, False)

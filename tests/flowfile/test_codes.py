@@ -24,6 +24,7 @@ CASES: dict[str, list[tuple[str, str]]] = {
             "write a text that holds ': ' in quotes",
         ),
         ("x-n: " + "9" * 400 + "\nnodes: {a: {prompt: x}}", "3:6: FE104 a number may have 300 digits"),
+        ("x-n: [.inf, -1e400]\nnodes: {a: {prompt: x}}", "3:13: FE104 -1e400 is beyond all numbers"),
         ("x-n: 0x" + "f" * 400 + "\nnodes: {a: {prompt: x}}", "3:6: FE104 a number may have 300 digits"),
     ],
     "FE106": [("nodes: {a: {prompt: x}}\n---\nb: 1", "4:1: FE106 a second document begins here")],
@@ -103,7 +104,11 @@ CASES: dict[str, list[tuple[str, str]]] = {
             "3:57: FE201 node 'a': unknown key 'too'; did you mean 'to'?",
         ),
         ("nodes: {a: {type: condition, cases: [{if: x, than: a, label: l}]}}", "3:46: FE201 node 'a': unknown key"),
-        ("x-base: &b {prompt: x}\nnodes: {a: {<<: *b}}", "4:13: FE201 node 'a': unknown key '<<'; merge keys are not"),
+        ("x-base: &b {prompt: x}\nnodes: {a: {<<: *b}}", "4:13: FE201 unknown key '<<'; merge keys are not"),
+        (
+            "nodes: {a: {call: 'm:f', with: {v: {<<: {a: 1}, b: 2}}}}",
+            "3:37: FE201 unknown key '<<'; merge keys are not YAML 1.2: write the keys themselves",
+        ),
         (
             "nodes: {a: {prompt: x}, e: {type: evaluation, routes: {pas: a}}}",
             "3:56: FE201 node 'e': an evaluation's routes are 'pass' and 'fail', found 'pas'",

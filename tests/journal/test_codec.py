@@ -15,7 +15,7 @@ from decimal import Decimal
 from enum import Enum, Flag, IntEnum, StrEnum
 from functools import cached_property
 from pathlib import Path, PurePosixPath, PureWindowsPath
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
@@ -426,6 +426,17 @@ def test_a_class_that_cannot_be_found_again_is_refused() -> None:
         x: int = 1
 
     assert "define it at the top level of a module" in refused([Local()])
+
+
+T = TypeVar("T")
+
+
+class Boxed(BaseModel, Generic[T]):
+    value: T
+
+
+def test_a_generic_class_with_its_arguments_is_to_have_a_name() -> None:
+    assert "give it a name of its own: class Name(Boxed[int]): ..." in refused([Boxed[int](value=1)])
 
 
 def test_an_input_is_named_too() -> None:

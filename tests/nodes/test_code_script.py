@@ -64,6 +64,11 @@ async def test_half_a_surrogate_pair_is_refused_and_reaches_no_code_as_another_t
     assert (await run_of(node(sandbox, 'return "\\ud800"'))).raise_for_status().outputs["a"] == "\ud800"
 
 
+async def test_keys_that_json_cannot_keep_apart_reach_no_code(sandbox: Path):
+    told = message(await run_of(node(sandbox, "return len(a)", known={"a": [{1: "a", "1": "b"}]})))
+    assert told == "a value of `with` has keys that are the same in JSON, such as 1 and '1'; make them texts"
+
+
 async def test_a_text_of_several_lines_and_functions_in_it_stay_as_they_are(sandbox: Path):
     code = 'def twice(x):\n    return x + x if x else twice(1)\ntext = """a\n  b"""\nreturn [twice(0), text]'
     assert (await run_of(node(sandbox, code))).raise_for_status().outputs["a"] == [2, "a\n  b"]

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from math import isinf
 from typing import Any, Final, NamedTuple, cast
 
 import yaml
@@ -184,7 +185,10 @@ class _Reader:
         if len(text) > MAX_DIGITS and _WHOLE.fullmatch(text):
             self._note("FE104", f"a number may have {MAX_DIGITS} digits", start)
             return 0, place
-        return _resolve(text), place
+        value = _resolve(text)
+        if isinstance(value, float) and isinf(value) and text not in _WORDS:
+            self._note("FE104", f"{_short(text)} is beyond all numbers; infinity is written .inf", start)
+        return value, place
 
     def _sequence(self, mark: Any, depth: int) -> tuple[list[Any], Place]:
         self._count(1, mark)
@@ -217,7 +221,10 @@ class _Reader:
         raise AssertionError("the parser closes what it opens")
 
     def _key(self, event: Any, depth: int) -> str:
-        key, _ = self._value(event, depth + 1)
+        key, place = self._value(event, depth + 1)
+        if key == "<<" and place.style is None:
+            advice = "merge keys are not YAML 1.2: write the keys themselves, or use `defaults` or `agents`"
+            self._note("FE201", f"unknown key '<<'; {advice}", event.start_mark)
         if isinstance(key, str):
             return key
         if isinstance(event, yaml.ScalarEvent):

@@ -166,6 +166,7 @@ async def submit_runs(
     at: datetime | None = None,
 ) -> Collection[str]:
     """`submit_many`, whose options are those of each run."""
+    store = queue_store(store)
     if plan.source is None:
         raise DefinitionError(f"flow '{plan.name}' is made of Python objects, which no worker has: write it as a file")
     here = {

@@ -13,6 +13,7 @@ from flowengine.cli.main import main
 from flowengine.errors import JournalError, StoreUnavailableError
 from flowengine.flow import Flow
 from flowengine.journal.postgres.store import PostgresStore
+from flowengine.journal.sqlite.store import SQLiteStore
 from flowengine.runners.queue.run_queue import submit, submit_many
 from tests.support.postgres import empty_database, server
 from tests.support.queue_runs import SLEEP, drain, flow, jobs, status
@@ -176,3 +177,8 @@ async def test_a_submitted_run_is_kept_by_a_server_that_crashes_at_once(tmp_path
         assert len(jobs(kept)) == 4
     finally:
         kept.close()
+
+
+async def test_a_store_that_no_other_machine_reaches_takes_no_submit(tmp_path: Path) -> None:
+    with pytest.raises(StoreUnavailableError, match="a queue needs a store on PostgreSQL"):
+        await submit(SQLiteStore(tmp_path / "runs.db"), flow(tmp_path).plan, {"seconds": 0.0})  # pyright: ignore
