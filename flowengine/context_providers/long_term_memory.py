@@ -34,7 +34,7 @@ from flowengine.memory.scopes.memories import MemoryScope, parse_thread_scope_id
 from flowengine.models.tokens import count_tokens
 from flowengine.retrieval.terms import drop_surrogates
 
-__all__ = ["LongTermMemoryProvider", "LongTermMemorySettings"]
+__all__ = ["LongTermMemoryProvider", "LongTermMemorySettings", "check_settings"]
 
 
 DEFAULT_STORE: Final = ".flowengine/memory.db"
@@ -97,7 +97,7 @@ class LongTermMemoryProvider(ContextProvider):
         check_arguments(LongTermMemoryProvider.__init__, locals(), ParameterError)
         given = {"scope": scope, "scope_id": scope_id, "limit": limit, "threshold": threshold, "max_tokens": max_tokens}
         more = {"budget": budget, "neighbours": neighbours, "store": os.fspath(store)}
-        self._settings = _check_settings({**given, **more})
+        self._settings = check_settings({**given, **more})
         self._items = SQLiteMemoryItems(MemoryDatabase(self._settings.store))
         self._held: list[MemoryItem] | None = None
         """What is not kept yet; None where everything is kept at once."""
@@ -109,7 +109,7 @@ class LongTermMemoryProvider(ContextProvider):
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], *, root: Path | None = None) -> Self:
-        settings = _check_settings(config)
+        settings = check_settings(config)
         given: dict[str, Any] = {**dict(settings), "store": _locate_store(settings.store, root)}
         return cls(**given)
 
@@ -229,7 +229,8 @@ def _locate_store(store: str, root: Path | None) -> Path:
     return located_store(store, root, parameter="store")
 
 
-def _check_settings(config: Mapping[str, Any]) -> LongTermMemorySettings:
+def check_settings(config: Mapping[str, Any]) -> LongTermMemorySettings:
+    """The settings that are given; `ParameterError` for one that there is not, or of a wrong kind."""
     try:
         settings = LongTermMemorySettings.model_validate(dict(config))
     except ValidationError as error:

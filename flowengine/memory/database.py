@@ -164,4 +164,4 @@ class MemoryDatabase(SQLiteFile):
             return StoreCorruptError(f"{path} is damaged, or is no memory store ({error}): restore it from a copy")
         if code == sqlite3.SQLITE_ERROR and "no such" in str(error):
             return StoreCorruptError(f"{path} lacks a part of its tables ({error}): restore it from a copy")
-        return StoreUnavailableError(f"{path} {reason_of(code)} ({error})")
+        return StoreUnavailableError(f"{path} {reason_of(code, path)} ({error})")

@@ -50,7 +50,19 @@ def check_session_name(name: str) -> str:
 
 
 def load_session(plan: CompiledFlow, store: JournalStore, session: str) -> Mapping[str, Any]:
-    """Returns the stored session, with as much of its talk as the flow's agents can show; empty for a new one."""
+    """Returns the stored session, with as much of its talk as the flow's agents can show; empty for a new one.
+
+    That no agent of the flow shows or keeps any of it is told before anything runs.
+    """
+    from flowengine.nodes.agent import keeps_talk
+
+    if not keeps_talk(plan.all_nodes.values()):
+        _LOGGER.warning(
+            "session '%s' keeps nothing of flow '%s': none of its agents has a conversation; "
+            "give those that should have `history_size: 10` or `context: [conversation]`",
+            session,
+            plan.name,
+        )
     found = dict(store.recall(_KIND, check_session_name(session)) or {})
     found.pop(_SAVED, None)
     if "conversation" not in found:
@@ -100,7 +112,7 @@ def _save(
     walk: Walk,
     all_kept: Mapping[str, Any],
 ) -> None:
-    from flowengine.nodes.agent import contexts_of, keeps_talk
+    from flowengine.nodes.agent import contexts_of
 
     began_with, node = started.kept, str(started.settings.get("from"))
     contexts = [*contexts_of(plan.all_nodes.values())]
@@ -132,13 +144,6 @@ def _save(
         conversation = [*now.get("conversation", ()), *new]
         return {**now, "conversation": conversation[-LONGEST:]} if conversation else now
 
-    if not kept and not said and not keeps_talk(plan.all_nodes.values()):
-        _LOGGER.warning(
-            "session '%s' keeps nothing of flow '%s': none of its agents has a conversation; "
-            "give those that should have `history_size: 10` or `context: [conversation]`",
-            session,
-            plan.name,
-        )
     store.revise(_KIND, session, add)
 
 

@@ -170,18 +170,21 @@ def primary_code(error: BaseException) -> int | None:
     return None if code is None else code & 0xFF
 
 
-def reason_of(code: int | None) -> str:
-    """Explains an error for a file, with advice."""
-    return _REASONS.get(code, "cannot be used")
+def reason_of(code: int | None, path: str | os.PathLike[str]) -> str:
+    """Explains an error for a file, with advice that names its folder."""
+    return _REASONS.get(code, "cannot be used").replace("{folder}", os.path.dirname(os.path.abspath(path)))
 
 
 _REASONS: Final[dict[int | None, str]] = {
     sqlite3.SQLITE_BUSY: "is locked by another process; wait until it ends, or give another path",
     sqlite3.SQLITE_LOCKED: "is locked by another process; wait until it ends, or give another path",
     sqlite3.SQLITE_READONLY: (
-        "is read-only; make the file, those beside it (-wal, -shm) and their folder writable, or give another path"
+        "is read-only; make the file, those beside it (-wal, -shm) and their folder {folder} writable, "
+        "or give another path"
     ),
-    sqlite3.SQLITE_CANTOPEN: "cannot be opened; it must be a file, and it and its folder must be readable and writable",
+    sqlite3.SQLITE_CANTOPEN: (
+        "cannot be opened; it must be a file, and it and its folder {folder} must be readable and writable"
+    ),
     sqlite3.SQLITE_FULL: "cannot grow, the disk is full; free some space",
     sqlite3.SQLITE_IOERR: "cannot be read or written; check the disk",
 }

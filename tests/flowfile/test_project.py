@@ -78,6 +78,12 @@ def test_without_a_project_file_the_flows_folder_is_the_root(tmp_path: Path) -> 
         ),
         ("\nschedules = [{name = 0x" + "F" * 5000 + "}]", ":2:1: FE502 'schedules' holds a whole number of more"),
         ("store = 'a'\nallow_http = ['x']", ":2:1: FE502 'x' in `allow_http` is no beginning of an address"),
+        (
+            "[memory]\nstore = 'a.db'\nscopes = 'user'",
+            ":3:1: FE502 `memory`: memory has no setting 'scopes'; did you mean",
+        ),
+        ("[memory]\nthreshold = 70", ":2:1: FE502 `memory`: 'threshold': Input should be"),
+        ("allow_http = ['https://*.a.com/']", ":1:1: FE502 'https://*.a.com/' in `allow_http` is no beginning"),
         ("store = 'a'\npythonpath = ['..']", ":2:1: FE503 '..' in `pythonpath` leaves the project's root"),
         ("[files]\nmax_run = 1\nmax_file = 'x'", ":3:1: FE502 'max_file' of `files` is a size"),
         ("[files]\nmax_run = 1\nallow_urls = ['x']", ":3:1: FE502 'x' in 'allow_urls' of `files`"),

@@ -147,6 +147,17 @@ def test_a_change_of_a_shared_agents_tools_changes_its_nodes(folder: Path) -> No
 
 # --- what is checked
 
+ODD = """
+import decimal
+import flowengine as fe
+from flowengine import Context
+def load_skill(name: str) -> str: ...
+def told(word: str, run: Context) -> str: ...
+def said(*, here: fe.Context = None) -> str: ...
+def other(word: str, run: decimal.Context) -> str: ...
+raise SystemExit('imported')
+"""
+
 
 @pytest.mark.parametrize(
     ("nodes", "expected"),
@@ -159,16 +170,34 @@ def test_a_change_of_a_shared_agents_tools_changes_its_nodes(folder: Path) -> No
         ("agents: {w: {tools: ['web:no']}}\nnodes: {a: {agent: w, prompt: x}}", "3:22: FE506 the module 'web'"),
         ("nodes: {a: {agent: {tools: ['web:no']}, prompt: x}}", "3:29: FE506 node 'a'"),
         ("defaults: {agent: {tools: ['web:no']}}\nnodes: {a: {prompt: x}}", "3:28: FE506 the module 'web'"),
+        ("nodes: {a: {prompt: x, tools: ['odd:load_skill', 'web:look']}}", None),
+        (
+            "nodes: {a: {prompt: x, tools: ['odd:load_skill'], skills: [skills]}}",
+            "3:32: FE526 node 'a': `skills` bring a tool named 'load_skill' too; give this one another name",
+        ),
+        (
+            "nodes: {a: {prompt: x, tools: ['odd:told']}}",
+            "3:32: FE512 node 'a': the parameter 'run' of 'odd:told' is a Context, which no tool is given; "
+            "a node of `type: function` gets one",
+        ),
+        ("nodes: {a: {type: tool, tool: 'odd:said', with: {}}}", "'here' of 'odd:said' is a Context"),
+        ("nodes: {a: {prompt: x, tools: ['odd:other']}}", None),
+        ("nodes: {a: {type: function, call: 'odd:told', with: {word: x}}}", "the function needs 'run'"),
         ("nodes: {a: {prompt: x, max_tool_rounds: 0}}", "3:41: FE403 node 'a': expected at least 1, found 0"),
         ("nodes: {a: {prompt: x, tools: }}", "3:24: FE408 node 'a': the key has no value"),
     ],
 )
 def test_tools_are_checked_where_they_stand_without_running_their_module(
-    nodes: str, expected: str, folder: Path
+    nodes: str, expected: str | None, folder: Path
 ) -> None:
     (folder / "web.py").write_text(MODULE + "\nraise SystemExit('imported')\n")
-    (found,) = check_file(flow_in(folder, nodes))
-    assert expected in str(found)
+    (folder / "odd.py").write_text(ODD)
+    skill = folder / "skills" / "greet"
+    skill.mkdir(parents=True)
+    (skill / "SKILL.md").write_text("---\nname: greet\ndescription: How to greet.\n---\nSay hello.\n")
+    found = check_file(flow_in(folder, nodes))
+    assert len(found) == (expected is not None)
+    assert all(expected is not None and expected in str(each) for each in found)
 
 
 def test_a_project_file_says_which_modules_tools_may_come_from(folder: Path) -> None:

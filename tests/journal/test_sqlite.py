@@ -669,7 +669,8 @@ def test_a_file_that_is_read_only_is_said(anyones: Path) -> None:
 
 
 def test_a_path_that_is_a_folder_or_below_a_file_is_said(tmp_path: Path) -> None:
-    with pytest.raises(StoreUnavailableError, match="cannot be opened"):
+    told = f"cannot be opened; it must be a file, and it and its folder {tmp_path.parent} must be "
+    with pytest.raises(StoreUnavailableError, match=told):
         SQLiteStore(tmp_path).create("r1")
     (tmp_path / "file").write_text("x")
     with pytest.raises(StoreUnavailableError, match="cannot be made"):

@@ -276,13 +276,19 @@ async def test_a_session_that_was_removed_while_a_run_went_on_stays_removed(capl
     assert "session 's' was removed while run" in caplog.text
 
 
-async def test_a_session_of_a_flow_that_keeps_no_talk_says_so(caplog: pytest.LogCaptureFixture):
+async def test_a_session_of_a_flow_that_keeps_no_talk_says_so_before_anything_runs(caplog: pytest.LogCaptureFixture):
+    told: list[str] = []
+
+    def answer(request: Request) -> str:
+        told.append(caplog.text)
+        return "ok"
+
     def flow(**sources: Any) -> Flow:
-        agent = Agent("a", "I", model=ScriptedModel(lambda _: "ok"), **sources)
+        agent = Agent("a", "I", model=ScriptedModel(answer), **sources)
         return Flow("quiet", {"a": AgentNode(agent, prompt=lambda _: "Hi")})
 
     await flow(context_providers=[ConversationHistoryProvider()]).run(store=MemoryStore(), session="s")
     await flow(contexts=[CartContext()]).run(store=MemoryStore(), session="s")
     assert not caplog.text
     await flow().run(store=MemoryStore(), session="s")
-    assert "session 's' keeps nothing of flow 'quiet': none of its agents has a conversation" in caplog.text
+    assert "session 's' keeps nothing of flow 'quiet': none of its agents has a conversation" in told[-1]

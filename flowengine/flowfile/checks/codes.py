@@ -435,7 +435,8 @@ CODES: Final[Mapping[str, Code]] = {
         "arguments that do not fit the function",
         "The function needs an argument that `with` does not give, or takes none of that name. Without `with` a "
         "function is given the context, as its only argument. A parameter named `context` is given it beside `with`. "
-        "A tool is given each argument by its name, so it takes no `*rest`, no `**named`, and nothing before a `/`.",
+        "A tool is given each argument by its name, so it takes no `*rest`, no `**named`, and nothing before a `/`; "
+        "the model gives them, so none is a `Context`.",
         "call: tools:search, with: {qeury: tea}",
     ),
     "FE513": Code(
@@ -482,7 +483,7 @@ CODES: Final[Mapping[str, Code]] = {
     "FE526": Code(
         "two tools of one name",
         "A model calls an agent's tools by their names, so these differ. Give one of the functions another name, with "
-        "`@tool(name=…)` or by itself, or list it once.",
+        "`@tool(name=…)` or by itself, or list it once. An agent with `skills` has a tool `load_skill`.",
         "tools: [shop:find, crm:find]",
     ),
     "FE531": Code(

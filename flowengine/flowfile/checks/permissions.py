@@ -161,6 +161,9 @@ def _find_misuse(use: CodeUse, define: Define) -> ProjectProblem | None:
     if taken is not None and use.key in ("tool", "tools") and taken.nameless:
         text = f"a tool is given each argument by its name, and '{use.target}' has `{taken.nameless[0]}`"
         return ProjectProblem("FE512", text)
+    if taken is not None and use.key in ("tool", "tools") and taken.context is not None:
+        text = f"the parameter '{taken.context}' of '{use.target}' is a Context, which no tool is given"
+        return ProjectProblem("FE512", f"{text}; a node of `type: function` gets one")
     if taken is not None and use.key in _GIVES_ONE and (len(taken.required) > 1 or taken.by_name_only):
         names = ", ".join(f"'{name}'" for name in taken.required)
         return ProjectProblem("FE512", f"the function is called with one value by its place, and needs {names}")
@@ -227,19 +230,26 @@ def _check_arguments(node: FunctionNodeSpec | ToolNodeSpec, taken: Parameters, p
             report.at_key("FE512", text, (*path, "with", name), report.nearest(name, taken.known))
 
 
+_OF_SKILLS: Final = "load_skill"
+"""The tool that every agent with skills has; it may have more of theirs."""
+
+
 def _check_tool_names(spec: FlowSpec, define: Define, report: Report) -> None:
     """Each tool of an agent that has the name of another one of its tools."""
     for path, node in nodes_of(spec):
         if report.is_enough:
             return
         tools: tuple[str, ...] = (setting_of(spec, node, "tools") or ()) if is_agent(node) else ()
-        known: dict[str, str] = {}
-        for number, target in enumerate(tools if len(tools) > 1 else ()):
+        has_skills = is_agent(node) and bool(setting_of(spec, node, "skills"))
+        known: dict[str, str] = {_OF_SKILLS: ""} if has_skills else {}
+        for number, target in enumerate(tools if len(tools) > 1 or has_skills else ()):
             found = define(target)
             name = None if found is None or found.mark is None else found.mark.name
             if name in known and is_agent(node):
                 at = (*holder_path(spec, key_path(path), node, "tools"), "tools", number)
                 text = f"'{known[name]}' is a tool named '{name}' too; list it once, or give one another name"
+                if not known[name]:
+                    text = f"`skills` bring a tool named '{name}' too; give this one another name"
                 report.at_value("FE526", text, at)
             elif name is not None:
                 known[name] = target

@@ -99,6 +99,8 @@ class Parameters(NamedTuple):
     """Whether a required one can only be given by its name."""
     nameless: tuple[str, ...]
     """As they are written, those that no name gives: `a, /`, `*rest`, `**named`."""
+    context: str | None
+    """The first that is a `Context` of a run, by its annotation."""
 
 
 class ToolMark(NamedTuple):
@@ -194,6 +196,7 @@ def _read_function(
     plain = [*first, *(each.arg for each in given.args)]
     by_name = {each.arg: default for each, default in zip(given.kwonlyargs, given.kw_defaults, strict=True)}
     needed = [each for each, default in by_name.items() if default is None]
+    arguments = [*given.posonlyargs, *given.args, *given.kwonlyargs]
     nameless = [f"{', '.join(first)}, /"] if first else []
     nameless += [f"*{given.vararg.arg}"] if given.vararg is not None else []
     nameless += [f"**{given.kwarg.arg}"] if given.kwarg is not None else []
@@ -203,6 +206,7 @@ def _read_function(
         takes_any=given.kwarg is not None,
         by_name_only=bool(needed),
         nameless=tuple(nameless),
+        context=next((each.arg for each in arguments if _is_context(each.annotation, sources)), None),
     )
     return CodeDefinition(_FUNCTION, parameters, _read_mark(defined))
 
@@ -230,6 +234,16 @@ def _text(given: ast.expr | None, otherwise: str) -> str | None:
 def _is_mark(name: str, source: str | None) -> bool:
     """Tells whether a decorator is `@tool`, which leaves the function as it is."""
     return name == "tool" and source is not None and source.partition(".")[0] == "flowengine"
+
+
+def _is_context(annotation: ast.expr | None, sources: Mapping[str, str | None]) -> bool:
+    """Tells whether an annotation is FlowEngine's `Context`, by itself or as an attribute of its module."""
+    named = annotation.value if isinstance(annotation, ast.Attribute) and annotation.attr == "Context" else annotation
+    if isinstance(named, ast.Constant) and named.value == "Context":
+        named = ast.Name("Context")
+    if not isinstance(named, ast.Name) or (named is annotation and named.id != "Context"):
+        return False
+    return (sources.get(named.id) or "").partition(".")[0] == "flowengine"
 
 
 def imports_in(file: Path, name: str) -> tuple[str, ...]:

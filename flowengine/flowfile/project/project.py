@@ -436,6 +436,15 @@ def _read_tables(sound: dict[str, Any], root: Path, tell: TellProblem, place_of:
         from flowengine.flowfile.project.masking_table import read_masking
 
         sound["masking"] = read_masking(sound["masking"], tell)
+    if "memory" in sound:
+        from flowengine.context_providers.long_term_memory import check_settings
+        from flowengine.context_providers.provider import ParameterError
+
+        try:
+            check_settings(sound["memory"])
+        except ParameterError as error:
+            tell(f"`memory`: {str(error).removeprefix('memory: ')}", "", ("memory", error.parameter or ""))
+            sound["memory"] = {}
     if "files" in sound:
         from flowengine.flowfile.project.file_table import read_file_rules
 
@@ -444,9 +453,10 @@ def _read_tables(sound: dict[str, Any], root: Path, tell: TellProblem, place_of:
         from flowengine.core.address_rules import read_rule
 
         for each in sound[key]:
-            if read_rule(each) is None:
+            if read_rule(each) is None or "*" in each:
                 text = "is no beginning of an address like https://host/path/, with variables or networks behind it"
-                tell(f"'{each:.100}' in `{key}` {text}", "", (key,))
+                told = "; there are no patterns: an entry allows what lies below it" if "*" in each else ""
+                tell(f"'{each:.100}' in `{key}` {text}{told}", "", (key,))
     if "webhooks" in sound:
         from flowengine.flowfile.project.webhook_tables import read_webhooks
 

@@ -292,7 +292,7 @@ def store_error(path: Path, error: sqlite3.Error | UnicodeError) -> JournalError
         return damage(path, f"lacks a part of its tables ({error})")
     if primary in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN) and _is_full(path):
         primary = sqlite3.SQLITE_FULL
-    reason = reason_of(primary) + ", then resume the run, or begin it again" * (primary == sqlite3.SQLITE_FULL)
+    reason = reason_of(primary, path) + ", then resume the run, or begin it again" * (primary == sqlite3.SQLITE_FULL)
     return StoreUnavailableError(f"{path} {reason} ({error})")
 
 
