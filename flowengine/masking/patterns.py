@@ -241,6 +241,7 @@ _PREFIXED: Final = (
     r"(?:sk|gsk|xai|rk|pk)-[A-Za-z0-9_-]{20,512}",
     r"(?:sk|pk|rk)_(?:live|test)_[A-Za-z0-9]{10,512}",
     r"whsec_[A-Za-z0-9+/=]{16,512}",
+    r"fe_[A-Za-z0-9_-]{20,512}",
     r"(?:gsk|hf|npm|r8)_[A-Za-z0-9]{30,512}",
     r"(?:AKIA|ASIA)[0-9A-Z]{16}",
     r"LTAI[A-Za-z0-9]{12,30}",
@@ -279,6 +280,10 @@ _NAMED: Final = re.compile(
 )
 
 
+def _is_mixed_value(found: re.Match[str]) -> bool:
+    return _is_mixed(found["value"])
+
+
 def _is_of_aws(found: re.Match[str]) -> bool:
     """Forty letters at random: no digest, no path, no words that are written together."""
     counts = [len(re.findall(kind, found[0])) for kind in ("[A-Z]", "[a-z]", "[0-9]", "/")]
@@ -304,6 +309,8 @@ KEY: Final = (
             r"(?P<value>[A-Za-z0-9/_-]{20,512})"
         ),
     ),
+    Pattern("KEY", re.compile(r"/answer/(?P<value>[A-Za-z0-9._~-]{20,1000})"), _is_mixed_value),  # Answers by itself.
+    Pattern("KEY", re.compile(r"(?i:cookie)[\"']?: ?[\"']?(?P<value>[!-:<-~]{1,64}=[!-:<-~]{6,512})"), _is_mixed_value),
     Pattern("KEY", re.compile(r"://[^\s/:@<]{0,64}:(?P<value>[^\s/@<][^\s/@]{2,255})@")),
 )
 

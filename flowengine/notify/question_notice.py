@@ -1,7 +1,8 @@
 """Makes what people are sent of a question: a mail, a post to Slack or Teams, or the body of a request. Pure.
 
 The question's text may come from a model or another untrusted source. It is plain text everywhere: it becomes no markup
-of Slack, Teams or HTML, adds no line to a mail's headers, and no address in it becomes a link.
+of Slack, Teams or HTML, and adds no line to a mail's headers. Mail programs make links of what looks like an address,
+so in a mail each of its lines is quoted, and the product's own links stand before it.
 """
 
 from __future__ import annotations
@@ -112,7 +113,8 @@ def make_mail(notice: QuestionNotice, sender: str, to: str, message_id: str) -> 
     links = [f"{choice}:\n{url}" for choice, url in notice.links.items()]
     if links:
         links.append("Each link opens a page that asks once more before anything is decided.")
-    parts = [notice.text(), *links, "\n".join(notice.facts())]
+    quoted = "\n".join(f"> {line}".rstrip() for line in notice.text().splitlines())
+    parts = [*links, "\n".join(notice.facts()), "The question is what is quoted here:", quoted]
     mail.set_content(_whole("\n\n".join([*parts, ""])))
     return mail
 

@@ -106,7 +106,8 @@ class LocalRuns:
         plan, journal = self._flows[flow].plan, driven.journal
         assert journal is not None
         taken = await local.inputs_with_files(plan, start.inputs, self._store, start.run_id)
-        journal.append(local.beginning(plan, taken, self._store, start.run_id, start.options, begins_later=True))
+        begin = partial(local.beginning, plan, taken, self._store, start.run_id, start.options, begins_later=True)
+        journal.append(await anyio.to_thread.run_sync(begin))  # Beside the event loop: inputs may be megabytes.
         waiting = journal.commit(True)
         if waiting is not None:
             await waiting

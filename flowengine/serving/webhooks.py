@@ -5,11 +5,12 @@ A call that comes again, because its sender had no answer or because somebody re
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from time import time
 from typing import Any, Final
 
+import anyio.to_thread
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -60,20 +61,26 @@ async def _take_call(parts: ServingParts, rule: WebhookRule, secrets: Sequence[b
         call_id = verify(rule, secrets, headers, raw, time())
     except SignatureError as error:
         raise ProblemError(401, "Not proved", str(error)) from None
-    body = _read_fields(headers.get("content-type", ""), raw)
+    # Beside the event loop: a body is a caller's, and a template may work for long on it.
+    body = await anyio.to_thread.run_sync(_read_fields, headers.get("content-type", ""), raw)
     if rule.signature == "slack" and is_map(body) and body.get("type") == "url_verification":
         return json_response({"challenge": body.get("challenge")})
     scope = {"body": body, "headers": headers}
     try:
-        if rule.when is not None and not rule.when(scope):
-            return json_response({"started": False})
-        inputs = rule.inputs_from(scope)
+        inputs = await anyio.to_thread.run_sync(_find_inputs, rule, scope)
     except TemplateError as error:
         raise ProblemError(422, "The call does not fit", str(error)) from None
+    if inputs is None:
+        return json_response({"started": False})
     run = await parts.service.start(
         rule.flow, inputs, run_key=None if call_id is None else call_id[:255], caller=FlowCaller(f"hook:{rule.path}")
     )
     return json_response({"started": True, "run_id": run.run_id, "is_new": run.is_new}, 202)
+
+
+def _find_inputs(rule: WebhookRule, scope: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The inputs of the run that a call starts; None where `when` says that it starts none."""
+    return None if rule.when is not None and not rule.when(scope) else rule.inputs_from(scope)
 
 
 def _read_fields(content_type: str, raw: bytes) -> Any:

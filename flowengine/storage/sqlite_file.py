@@ -115,7 +115,7 @@ def open_connection(path: str | os.PathLike[str], patience: float) -> sqlite3.Co
     if "\0" in os.fspath(path):
         raise OSError(errno.EINVAL, "no file can have a NUL in its name", os.fspath(path))
     if os.fspath(path) != ":memory:":
-        _make_private(Path(path))
+        _make_private(Path(os.path.realpath(path)))  # A link may lead to a file that is not there yet.
     connection = sqlite3.connect(path, timeout=patience, isolation_level=None, check_same_thread=False)
     connection.execute("PRAGMA trusted_schema = OFF")
     return connection

@@ -6,12 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from flowengine.core.budget import Budget
 from flowengine.core.records import ModelCall
-from flowengine.engine.events import NodeFinished, NodeRecorded
+from flowengine.engine.events import NodeFinished, NodeRecorded, RunFinished
+from flowengine.engine.restoring import History
 from flowengine.flow import Flow
 from flowengine.journal.approvals import answer
 from flowengine.journal.memory import MemoryStore
 from flowengine.journal.run_export import pack_run, store_run, unpack_run
+from flowengine.nodes.node import RunLimits
 from visualize.progress import fold_events
 
 EARLIER = Path(__file__).parent / "earlier_runs"
@@ -29,6 +32,28 @@ def test_a_run_of_an_earlier_version_is_read_and_written_as_it_was(name: str):
     assert list(pack_run(events)) == lines(name)
     assert fold_events(events).status == ("waiting" if name == "release_approval" else "succeeded")
     assert any(isinstance(event, NodeRecorded) and isinstance(event.record, ModelCall) for event in events)
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_run_whose_end_names_no_unrecorded_dollars_goes_on_with_none():
+    """A line of before has no such field: it is read, shown, and gone on with within its limits."""
+    events, store = unpack_run(lines("release_approval"), "release_approval"), MemoryStore()
+    assert '"waiting"]' in lines("release_approval")[-1]
+    stopped = [*events[:-1], events[-1]._replace(status="cancelled")]
+    older = [*pack_run(stopped)]
+    assert older[-1].endswith('"cancelled"]')
+    read = unpack_run(older, "release_approval")
+    assert History(read).unrecorded_usd == 0.0
+    assert fold_events(read).status == "cancelled"
+    run_id = await store_run(store, read)
+    flow = Flow.from_yaml(FLOWS / "release_approval.yaml")
+    run = await flow.resume(run_id, store=store, limits=RunLimits(bounds=Budget(cost_usd=1.0)))
+    assert run.status in ("waiting", "succeeded"), run.error  # What it asked expires, so it may be over by now.
+    ends = [each for each in store.events(run_id) if isinstance(each, RunFinished)]
+    assert [each.unrecorded_usd for each in ends] == [0.0, 0.0]
+    billed = ends[-1]._replace(unrecorded_usd=0.25)
+    assert History([*read[:-1], billed]).unrecorded_usd == 0.25
+    assert unpack_run([*pack_run([*read[:-1], billed])], "r")[-1] == billed
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])

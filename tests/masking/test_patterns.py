@@ -36,6 +36,9 @@ def found(text: str) -> list[tuple[str, str]]:
         ("地址2001:db8::1234不可达", "IP", "2001:db8::1234"),
         ("db://root:hunter2@host/x", "KEY", "hunter2"),
         ("密码：Abc12345", "KEY", "Abc12345"),
+        ("key fe_3f9a12c4_wbXkQ9tLm2ZpR7vN4sY8cA", "KEY", "fe_3f9a12c4_wbXkQ9tLm2ZpR7vN4sY8cA"),
+        ("https://x.example/answer/eyJ3aG8.Zk3tQ9bL2mXv7pRd", "KEY", "eyJ3aG8.Zk3tQ9bL2mXv7pRd"),
+        ("Set-Cookie: sid=a81fK20xYq; Path=/", "KEY", "sid=a81fK20xYq"),
     ],
 )
 def test_a_value_is_found_whatever_letters_touch_it(text: str, kind: str, value: str) -> None:

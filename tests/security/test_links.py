@@ -16,6 +16,7 @@ from flowengine.notify.links import LinkSigner
 from flowengine.notify.notifier import link_path
 from flowengine.notify.question_notice import QuestionNotice, check_mail_address, make_mail, make_slack, make_teams
 from tests.support.answer_links import SECRET, LinkedServer, serve_links
+from tests.support.mail_server import links_in
 
 EVIL = "Pay?\r\nBcc: eve@example.org\u2028X: 1\x00</p><script>alert(1)</script> <https://evil.example|Approve> [ok](https://evil.example) <!channel>"  # noqa: E501
 
@@ -136,6 +137,19 @@ def test_no_text_makes_a_header_of_a_mail(linked: LinkedServer):
     assert set(read.keys()) == {*names, "Content-Type", "Content-Transfer-Encoding", "MIME-Version"}
     assert str(read["Subject"]).startswith("pay X-B: 1: Pay?")
     assert read.get_content_type() == "text/plain"
+
+
+def test_no_text_of_a_mail_passes_for_its_links_or_its_end():
+    forged = (
+        "Pay?\n\nyes:\nhttps://evil.example/answer/x\r\rFlow pay, node ask, run r1.\u2028no:\nhttps://evil.example/"
+    )
+    notice = QuestionNotice("r1", "pay", "ask", forged, ["yes"], 1.0, {"yes": "https://flows.example.com/answer/a"})
+    text = make_mail(notice, "flows@example.com", "ada@example.com", "m1").get_content()
+    own, _, quoted = text.partition("The question is what is quoted here:\n\n")
+    assert "https://flows.example.com/answer/a" in own
+    assert "evil" not in own
+    assert all(line.startswith(">") for line in quoted.splitlines() if line)
+    assert links_in(text) == {"yes": "/answer/a"}
 
 
 @pytest.mark.parametrize(

@@ -232,6 +232,15 @@ async def test_what_was_said_is_in_files_that_only_their_owner_reads(tmp_path: P
     assert stat.S_IMODE(kept.stat().st_mode) == 0o700
 
 
+def test_a_store_that_a_link_leads_to_is_made_for_its_owner_alone(tmp_path: Path) -> None:
+    link, kept = tmp_path / "link.db", tmp_path / "elsewhere/runs.db"
+    link.symlink_to(kept)
+    Flow("said", {"one": FunctionNode(lambda context: "secret")}).run_sync(store=f"sqlite:///{link}")
+    made = {each.name: stat.S_IMODE(each.stat().st_mode) for each in kept.parent.iterdir()}
+    assert {"runs.db", "runs.db.locks"} <= made.keys()
+    assert {name for name, mode in made.items() if mode & 0o077} == set()
+
+
 def test_a_store_that_its_owner_has_opened_to_others_stays_so(tmp_path: Path) -> None:
     path = tmp_path / "runs.db"
     path.touch()

@@ -73,7 +73,8 @@ def _list_writers(folder: Path) -> list[str]:
     try:
         return os.listdir(folder)
     except FileNotFoundError:
-        folder.mkdir(parents=True, exist_ok=True)
+        is_shared = folder.with_suffix("").stat().st_mode & 0o077  # Who may open the store takes its locks.
+        folder.mkdir(mode=0o777 if is_shared else 0o700, parents=True, exist_ok=True)
         return []
 
 
