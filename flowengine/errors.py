@@ -91,6 +91,7 @@ __all__ = [
     "TemplateSyntaxError",
     "TransientModelError",
     "did_you_mean",
+    "find_attribute",
     "find_nearest",
     "unknown_argument",
 ]
@@ -156,6 +157,23 @@ def unknown_argument(owner: str, name: str, known: Iterable[str]) -> TypeError:
     return TypeError(f"{owner} has no argument '{name}'{hint}")
 
 
+def find_attribute(given: object, name: str, owner: str) -> Any:
+    """What a class's `__getattr__` does: an `AttributeError` for a name that the class does not have, with what is
+    written instead; an error of a property is raised as it is.
+
+    >>> class Ticket: steps = ()
+    >>> find_attribute(Ticket(), "step", "Ticket")
+    Traceback (most recent call last):
+    AttributeError: 'Ticket' object has no attribute 'step'; did you mean 'steps'?
+    """
+    if hasattr(type(given), name):
+        return object.__getattribute__(given, name)
+    known = [each for each in dir(type(given)) if not each.startswith("_")]
+    foreign = None if name.startswith("_") else _find_foreign(owner, name, known)
+    hint = f"; {foreign}" if foreign else did_you_mean(name, known)
+    raise AttributeError(f"'{type(given).__name__}' object has no attribute '{name}'{hint}", name=name, obj=given)
+
+
 def names_arguments(function: Callable[P, R]) -> Callable[P, R]:
     """The function, whose refusal of a keyword that it does not have names the nearest one that it has, and whose
     refusal of too many values says which it takes without a keyword."""
@@ -172,7 +190,9 @@ def names_arguments(function: Callable[P, R]) -> Callable[P, R]:
         if len(args) > len(placed):
             values = ", ".join(each for each in placed if each != "self")
             found = ", ".join(reprlib.repr(each) for each in args[placed[:1] == ["self"] :])
-            raise TypeError(f"{owner} takes {values} without a keyword, and found {found}")
+            raise TypeError(
+                f"{owner} takes {values} without a keyword, and found {found}; write the rest as name=value"
+            )
         for name in named:
             if name not in known and not (takes_others and _find_foreign(owner, name, known) is None):
                 raise unknown_argument(owner, name, known)

@@ -86,13 +86,20 @@ _ARGUMENTS: Final[Mapping[str, Mapping[str, str]]] = {
         "next_step": "routes lead on: routes={'billing': 'questions about money'}, with routing_instruction",
         "tracing": "every run has a trace; flow.run(..., store='runs.db') keeps it",
     },
+    "TypedContext": {
+        "data": "get_data() gives a copy of the data",
+        "dataSchema": "did you mean 'data_schema'?",
+        "schema": "did you mean 'data_schema'?",
+    },
+    "ContextManager": {"contexts": "did you mean 'context_list'?"},
+    "Memory": {"content": "did you mean 'text'?"},
     "TypedContext.create": {"schema": "did you mean 'data_schema'?", "name": "did you mean 'id'?"},
     "ChannelMemory": {
         "long_term_memory": "did you mean 'long_term'?",
         "short_term_memory": "did you mean 'short_term'?",
     },
 }
-"""What takes the argument → foreign argument → what is written here."""
+"""What takes the argument, or has the attribute → its foreign name → what is written here."""
 
 
 def find_foreign_class(name: str, known: Iterable[str]) -> str | None:
@@ -115,7 +122,8 @@ def find_foreign_class(name: str, known: Iterable[str]) -> str | None:
 
 
 def find_foreign_argument(owner: str, name: str, known: Iterable[str]) -> str | None:
-    """What to write instead of an argument that a class or a function does not take; None where no table knows it.
+    """What to write instead of an argument that a class or a function does not take, or of an attribute that it does
+    not have; None where no table knows it.
 
     >>> find_foreign_argument("ConditionNode", "if_true", ["then"])
     "did you mean 'then'?"

@@ -27,7 +27,7 @@ class PublicModule(NamedTuple):
 
 
 MODULES: Final[Mapping[str, PublicModule]] = {
-    "flowengine.errors": PublicModule("Every error", private=("did_you_mean", "unknown_argument")),
+    "flowengine.errors": PublicModule("Every error", private=("did_you_mean", "find_attribute", "unknown_argument")),
     "flowengine.core.records": PublicModule("What `NodeRecorded` holds", ("RECORDS",)),
     "flowengine.memory": PublicModule("What a bot remembers"),
     "flowengine.retrieval.retriever": PublicModule(

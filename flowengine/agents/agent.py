@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from flowengine.context_providers.provider import ContextProvider
     from flowengine.skills.disclosure import SkillChoice
     from flowengine.skills.sandbox.sandbox import Sandbox
+    from flowengine.typed_contexts.manager import ContextManager
 
 __all__ = ["Agent"]
 
@@ -105,7 +106,7 @@ class Agent:
         max_parallel_tools: int = 8,
         context_providers: Sequence[ContextProvider] = (),
         context_providers_config: ProviderConfig | None = None,
-        contexts: Sequence[ContextChoice] = (),
+        contexts: Sequence[ContextChoice] | ContextManager = (),
         memory: MemoryChoice | None = None,
         skills: SkillChoice | None = None,
         skill_sandbox: Sandbox | None = None,
@@ -169,7 +170,7 @@ class Agent:
             self.sources = _sources(
                 providers=context_providers,
                 config=context_providers_config,
-                contexts=contexts,
+                contexts=[contexts] if not isinstance(contexts, Sequence) else contexts,
                 memory=memory,
                 skills=skills,
                 sandbox=skill_sandbox,

@@ -175,7 +175,10 @@ def router_of(
     }
     for argument, value in given.items():
         if value is not None:
-            raise DefinitionError(f"agent '{name}': {argument} needs both routing_instruction and routes to be set")
+            raise DefinitionError(
+                f"agent '{name}': {argument} needs both routing_instruction and routes to be set: "
+                "routes={'label': 'when it is taken'}"
+            )
     return None
 
 

@@ -155,7 +155,8 @@ def _to_server(given: ServerChoice) -> McpServer:
         return given
     if isinstance(cast(object, given), Mapping):
         return server_of(given)
-    raise DefinitionError(f"one of mcp_servers is neither an McpServer nor a mapping: {given!r:.80}")
+    hint = "; write McpServer(name='…', command='…', args=[…]) or McpServer(name='…', url='…')"
+    raise DefinitionError(f"one of mcp_servers is neither an McpServer nor a mapping: {given!r:.80}{hint}")
 
 
 def _describe_origin(function: Callable[..., Any]) -> str:

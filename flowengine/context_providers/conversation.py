@@ -22,7 +22,7 @@ __all__ = ["ConversationHistoryProvider", "entry_of"]
 def entry_of(interaction: Mapping[str, Any]) -> dict[str, Any] | None:
     """Returns the entry to remember of an interaction, as a JSON value, or None.
 
-    That is one that failed, since nothing was answered, and one without a question, unless the application says it.
+    That is one that failed or was not answered, and one without a question, unless the application says it.
     """
     if not interaction.get("success", True):
         return None
@@ -31,7 +31,7 @@ def entry_of(interaction: Mapping[str, Any]) -> dict[str, Any] | None:
     entry = {name: "" if value is None else str(value) for name, value in given}
     if metadata.get("role") == "system":
         return entry | {"role": "system"}
-    return entry if entry["user_input"].strip() else None
+    return entry if entry["user_input"].strip() and entry["result"].strip() else None
 
 
 class ConversationHistoryProvider(ContextProvider):

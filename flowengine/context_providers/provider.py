@@ -187,7 +187,7 @@ class ContextProvider:
         self, query: str, previous: Sequence[Fragment], kwargs: Mapping[str, Any]
     ) -> Sequence[Fragment]:
         loose = [each for each in previous if not each.pinned] if self.transforms else previous
-        text: Any = await call_method(self.get_context, query, join_fragments(loose) or None, **kwargs)
+        text: Any = await call_method(self.get_context, query, join_fragments(loose), **kwargs)
         if text is not None and not isinstance(text, str):
             raise TypeError(f"get_context must return text, not {type(text).__name__}")
         own = [Fragment(text, self.provider_name)] if text and text.strip() else []

@@ -10,13 +10,13 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from flowengine.context_providers.provider import join_fragments, settle
 from flowengine.core.context import Fragment
 from flowengine.core.records import ProviderFailed
 from flowengine.core.user_code import describe_error
-from flowengine.errors import DefinitionError, RunError, refuse_other_kind
+from flowengine.errors import DefinitionError, RunError, find_attribute, refuse_other_kind
 from flowengine.models.throttle import CallSlots
 from flowengine.tools.toolset import ToolSet
 from flowengine.typed_contexts.data_changes import apply_change
@@ -47,6 +47,11 @@ class ContextManager:
         self._telling = CallSlots(1)  # Agents may run in several threads.
         for each in contexts:
             self.register_context(each)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            return find_attribute(self, name, "ContextManager")
 
     def register_context(self, context: AnyContext) -> None:
         """Add one at the end; an id that is there already is a `DefinitionError`."""

@@ -14,13 +14,20 @@ import threading
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from types import NoneType
-from typing import Any, Generic, Literal, NamedTuple, Self, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, Self, TypeAlias, TypeVar, cast
 
 from pydantic import AliasChoices, BaseModel, RootModel, ValidationError
 from pydantic.fields import FieldInfo
 
 from flowengine.context_providers.provider import settle
-from flowengine.errors import DefinitionError, StateError, did_you_mean, names_arguments, refuse_other_kind
+from flowengine.errors import (
+    DefinitionError,
+    StateError,
+    did_you_mean,
+    find_attribute,
+    names_arguments,
+    refuse_other_kind,
+)
 from flowengine.tools.toolset import ToolSet
 
 __all__ = ["ToolCallResult", "TypedContext"]
@@ -121,6 +128,11 @@ class TypedContext(Generic[D]):
         body = {"id": id, "description": description, "data_schema": data_schema, "merge": merge, **methods}
         made = cast("type[Self]", type(f"{cls.__name__}_{id}", (cls,), body))
         return made(initial_data)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            return find_attribute(self, name, "TypedContext")
 
     # --- what a subclass may define
 

@@ -93,7 +93,7 @@ async def test_providers_are_asked_with_the_query_what_came_before_and_the_agent
     first, second = Facts("one"), Facts("two")
     await Agent("writer", "I", model=ScriptedModel(["a"]), context_providers=[first, second]).run_async("Why?")
     query, previous, facts = first.asked[0]
-    assert (query, previous, facts["agent_name"], facts["locale"]) == ("Why?", None, "writer", "en")
+    assert (query, previous, facts["agent_name"], facts["locale"]) == ("Why?", "", "writer", "en")
     assert second.asked[0][1] == "one"
 
 

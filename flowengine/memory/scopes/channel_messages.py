@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from types import NoneType
 from typing import NamedTuple, Protocol
 
 from flowengine.errors import DefinitionError, names_fields, refuse_other_kind
@@ -127,6 +128,11 @@ class PromptRecord:
     """Thread's ts → its memory, for the threads of this channel."""
     target_thread_ts: str | None = None
     """The thread to answer in; None at the top level."""
+
+    def __post_init__(self) -> None:
+        refuse_other_kind(
+            self.persona, (str, NoneType), "a persona is the text that says who the bot is", DefinitionError
+        )
 
     @property
     def has_memory(self) -> bool:

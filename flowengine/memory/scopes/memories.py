@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from types import NoneType
-from typing import Final, NamedTuple, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar, cast
 
-from flowengine.errors import DefinitionError, did_you_mean, refuse_other_kind
+from flowengine.errors import DefinitionError, did_you_mean, find_attribute, refuse_other_kind
 
 __all__ = [
     "WORKSPACE_ID",
@@ -157,6 +157,11 @@ class Memory:
     valid_from: datetime
     valid_to: datetime | None = None
     """When another one took its place; None for the one that holds."""
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            return find_attribute(self, name, "Memory")
 
     def __post_init__(self) -> None:
         """A scope and a type may be given by their names."""
