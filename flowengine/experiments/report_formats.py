@@ -48,8 +48,8 @@ _CONTROLS: Final = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U00
 
 # --- Cells of tables, in whatever format
 
-SCORER_HEADS: Final = ("scorer", "mean [95 %]", "p10", "rows", "failures", "unscored", "cost")
-SLICE_HEADS: Final = ("scorer", "slice", "mean [95 %]", "p10", "rows", "failures", "cost")
+SCORER_HEADS: Final = ("scorer", "mean [95 %]", "p10", "rows", "failures", "unscored", "judging cost")
+SLICE_HEADS: Final = ("scorer", "slice", "mean [95 %]", "p10", "rows", "failures", "cost of runs")
 CHANGE_HEADS: Final = ("scorer", "change [95 %]", "p", "better", "worse")
 
 

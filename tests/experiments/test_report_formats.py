@@ -59,3 +59,9 @@ def test_a_scorer_may_be_called_as_a_line_of_a_table() -> None:
     made = report([], [row("a", 1.0)])
     made = made._replace(scorers=[made.scorers[0]._replace(name="---|x")])
     assert "| ---\\|x | 1.00 |" in to_markdown(made)
+
+
+def test_a_table_says_whose_cost_it_shows() -> None:
+    table, _, page = to_texts(report([], [row("a", 1.0)._replace(slices={"team": "red"})]))
+    assert all(head in table for head in ("JUDGING COST", "COST OF RUNS"))
+    assert all(head in page for head in ("judging cost", "cost of runs"))
