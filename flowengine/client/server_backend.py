@@ -185,6 +185,8 @@ def _parse(body: bytes) -> Any:
 
 
 def _quote(text: str) -> str:
+    if not isinstance(cast(Any, text), str):
+        raise ClientError(f"a name is a text, not {type(text).__name__}")
     try:
         return quote(text, safe="")
     except UnicodeEncodeError:

@@ -1,6 +1,7 @@
 """Keeps runs in this process, and loses them with it: what a flow runs on when no store is named.
 
-Events are kept as the objects they are, so any value passes. It knows no codec and no file.
+Events are kept as the objects they are, so any value passes, also one that other stores refuse. It knows no codec and
+no file.
 """
 
 from __future__ import annotations
@@ -63,7 +64,12 @@ class MemoryJournal:
 
 
 class MemoryStore:
-    """Many journals in memory."""
+    """Many journals in memory.
+
+    It keeps objects as they are, so a node may return what no file holds (a connection, an object of any class): to
+    try each value would cost more than the rest of a short node. Tests of flows that will run on another store run on
+    a SQLite file.
+    """
 
     def __init__(self) -> None:
         self._runs: dict[str, list[Event]] = {}

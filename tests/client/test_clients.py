@@ -11,7 +11,7 @@ import threading
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import closing, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import httpx
@@ -330,3 +330,8 @@ async def test_a_store_on_postgresql_needs_no_server(tmp_path: Path, monkeypatch
             await drain(store)
             assert (await client.wait(run.run_id)).outputs == {"said": "yes Ben by ann"}
             assert [each.run_id for each in await client.list_runs(flow="hello")] == [run.run_id]
+
+
+def test_what_is_no_text_names_no_flow() -> None:
+    with Client("http://127.0.0.1:1") as client, pytest.raises(ClientError, match="a name is a text, not NoneType"):
+        client.run(cast(Any, None), {})
