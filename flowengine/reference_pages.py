@@ -39,7 +39,7 @@ from flowengine.nodes.function import FunctionNode
 from flowengine.notify.channels import MailServer, NotifySettings
 from flowengine.public_names import api_page
 from flowengine.server.api import OPERATIONS
-from flowengine.serving.flow_documents import describe_flows
+from flowengine.serving.flow_documents import EVERY_PROBLEM, describe_flows
 from flowengine.serving.serving_app import make_serving_app
 from flowengine.templating.filters import FILTERS, TESTS
 from visualize.draw import to_svg
@@ -303,7 +303,8 @@ def http_page() -> str:
         "`status`, `detail`), those below `/v1/` are in OpenAI's form.",
         "## `flowengine serve`",
         "Each request carries a key: `Authorization: Bearer …` ([Serving](serving.md)). `GET /openapi.json` describes "
-        "the flows of the key with their inputs and outputs.",
+        "the flows of the key with their inputs and outputs. Any operation may answer:",
+        _answers(EVERY_PROBLEM.items()),
         *(_operation(path, method, each) for path, methods in described.items() for method, each in methods.items()),
         "### Other routes",
         "Flows for clients of [OpenAI's API](openai.md), of [MCP](mcp.md), for [pages](pages.md), links to "
@@ -330,14 +331,15 @@ def _answer() -> str:
 def _operation(path: str, method: str, operation: Mapping[str, Any]) -> str:
     taken: Sequence[Mapping[str, Any]] = operation.get("parameters", ())
     parts = [f"### `{method.upper()} {path}`"]
-    if path != "/flows/NAME":
+    if (path, method) != ("/flows/NAME", "post"):
         parts.append(f"{operation['summary']}.")
     else:
         parts.append("Run the flow: its inputs as a JSON object in, its outputs out.")
     if taken:
         rows = ((f"`{each['name']}`", each["in"], each.get("description", "")) for each in taken)
         parts.append(format_rows(["parameter", "in", ""], rows))
-    parts.append(_answers((status, each["description"]) for status, each in operation["responses"].items()))
+    answers = ((status, each["description"]) for status, each in sorted(operation["responses"].items()))
+    parts.append(_answers(each for each in answers if each not in EVERY_PROBLEM.items()))
     return "\n\n".join(parts)
 
 

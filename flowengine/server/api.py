@@ -6,7 +6,7 @@ What a request may do is decided elsewhere (`safety`, `run_commands`).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from starlette.requests import Request
@@ -14,11 +14,24 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from flowengine.core.json_values import dumps
-from flowengine.journal.run_lookup import parse_labels
+from flowengine.journal.run_lookup import STATUS_WORDS, parse_labels
 from flowengine.server.problems import MEDIA_TYPE, Handler, ProblemError, answering_errors, problem_response
 from flowengine.server.requests import get_parts, read_json
 from flowengine.server.run_commands import ApprovalDecision
-from flowengine.server.schemas import ANSWER, RESUME, SCHEMAS, START, ref, to_flow_object, to_run_line, to_run_object
+from flowengine.server.schemas import (
+    ANSWER,
+    LABELS,
+    MALFORMED,
+    POSITION,
+    RESUME,
+    SCHEMAS,
+    START,
+    UNREADABLE_BODY,
+    ref,
+    to_flow_object,
+    to_run_line,
+    to_run_object,
+)
 from flowengine.server.sse import stream_events
 from flowengine.version import __version__
 from visualize.viewer.html import whole
@@ -32,7 +45,7 @@ class Parameter:
     name: str
     description: str
     place: str = "query"
-    type: str = "string"
+    schema: Mapping[str, Any] = field(default_factory=lambda: {"type": "string"})
 
 
 @dataclass(frozen=True)
@@ -53,12 +66,10 @@ class Operation:
 
 
 def make_api_routes() -> Sequence[BaseRoute]:
-    routes = [_route(each.path, each.handler, [each.method], each.id) for each in OPERATIONS]
-    return [*routes, _route("/api/{rest:path}", _refuse, ["GET", "POST", "PUT", "PATCH", "DELETE"])]
-
-
-def _route(path: str, handler: Handler, methods: list[str], name: str | None = None) -> Route:
-    return Route(path, answering_errors(handler, _answer_error), methods=methods, name=name)
+    return [
+        Route(each.path, answering_errors(each.handler, _answer_error), methods=[each.method], name=each.id)
+        for each in OPERATIONS
+    ]
 
 
 def _answer_error(request: Request, error: Exception) -> Response:
@@ -67,11 +78,6 @@ def _answer_error(request: Request, error: Exception) -> Response:
 
 def _json_response(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     return Response(whole(dumps(value)), status, headers, "application/json")
-
-
-async def _refuse(request: Request) -> Response:
-    root: str = request.scope.get("root_path", "")
-    raise ProblemError(404, "No such address", f"{request.method} {request.url.path}: see {root}/api/openapi.json")
 
 
 async def _list_runs(request: Request) -> Response:
@@ -157,9 +163,13 @@ async def _get_openapi(request: Request) -> Response:
     return _json_response(make_document(request.scope.get("root_path", "")))
 
 
+_DAY: Final = {"type": "string", "format": "date"}
+_PAGE: Final = {"type": "integer", "minimum": 1, "maximum": 99_999_999}
 _RUN_ID_PARAMETER: Final = Parameter("run_id", "The run's id.", "path")
 _NO_RUN: Final[Mapping[int, tuple[str, str | None]]] = {404: ("There is no such run.", "Problem")}
-_INVALID_BODY: Final[Mapping[int, tuple[str, str | None]]] = {422: ("The body does not fit.", "Problem")}
+_INVALID_BODY: Final[Mapping[int, tuple[str, str | None]]] = {
+    status: (said, "Problem") for status, said in UNREADABLE_BODY.items()
+}
 _CONFLICT: Final[Mapping[int, tuple[str, str | None]]] = {409: ("As the run stands, it cannot be done.", "Problem")}
 
 OPERATIONS: Final[Sequence[Operation]] = (
@@ -168,16 +178,16 @@ OPERATIONS: Final[Sequence[Operation]] = (
         {200: ("The runs that are asked for.", "Runs"), 422: ("A label, a day or a page is none.", "Problem")},
         parameters=(
             Parameter("flow", "The flow's name."),
-            Parameter("status", "The run's status."),
-            Parameter("label", "NAME=VALUE: the run has that label; given several times, all of them."),
+            Parameter("status", "The run's status.", schema={"enum": [*STATUS_WORDS, ""]}),
+            Parameter("label", "NAME=VALUE: the run has that label; given several times, all of them.", schema=LABELS),
             Parameter("q", "Words in the run's inputs, outputs or errors, or in its id, flow's name, file or labels."),
             Parameter("mark", "The run has this mark."),
             Parameter("session", "The run belongs to it."),
             Parameter("mine", "1: the run waits for an answer of who asks."),
-            Parameter("since", "The first day on which they started, as 2026-03-01."),
-            Parameter("until", "The last day."),
-            Parameter("ended", "The first day on which they stopped."),
-            Parameter("page", "Counted from 1.", type="integer"),
+            Parameter("since", "The first day on which they started, as 2026-03-01.", schema=_DAY),
+            Parameter("until", "The last day.", schema=_DAY),
+            Parameter("ended", "The first day on which they stopped.", schema=_DAY),
+            Parameter("page", "Counted from 1.", schema=_PAGE),
         ),
     ),
     Operation(
@@ -196,12 +206,15 @@ OPERATIONS: Final[Sequence[Operation]] = (
     Operation(
         "GET", "/api/runs/{run_id}/events", "followRun",
         "The run's events as server-sent events, until it has ended; `id` is an event's position.", _stream_events,
-        {200: ("One JSON object an event.", None), 204: ("No more will come.", None), **_NO_RUN,
-         400: ("There is no such position.", "Problem")},
+        {
+            200: ("One JSON object an event.", None), 204: ("No more will come.", None),
+            404: ("There is no such run, or no such position.", "Problem"),
+            422: ("Its record is damaged or too new.", "Problem"),
+        },
         parameters=(
             _RUN_ID_PARAMETER,
-            Parameter("after", "The position to begin at, counted from 0.", type="integer"),
-            Parameter("Last-Event-ID", "The last position that is known; it wins over `after`.", "header"),
+            Parameter("after", "The position to begin at, counted from 0.", schema=POSITION),
+            Parameter("Last-Event-ID", "The last position that is known; it wins over `after`.", "header", POSITION),
         ),
         media_type="text/event-stream",
     ),
@@ -237,7 +250,11 @@ OPERATIONS: Final[Sequence[Operation]] = (
 # --- The OpenAPI document
 
 _COMMON_ANSWERS: Mapping[int, tuple[str, str | None]] = {
+    400: (MALFORMED, "Problem"),
     401: ("A token is needed.", "Problem"),
+    403: ("The request is of another site, has a cookie alone, or the server is there to look at.", "Problem"),
+    421: ("The server is not known by this name.", "Problem"),
+    500: ("Something went wrong; the server's log says more.", "Problem"),
     503: ("The store cannot be used now.", "Problem"),
 }
 
@@ -275,7 +292,7 @@ def _describe_parameter(parameter: Parameter) -> Mapping[str, Any]:
         "in": parameter.place,
         "description": parameter.description,
         "required": parameter.place == "path",
-        "schema": {"type": parameter.type},
+        "schema": parameter.schema,
     }
 
 

@@ -213,6 +213,9 @@ async def stop(app: Starlette) -> None:
 
 
 async def _answer_not_found(request: Request, error: Exception) -> Response:
-    status = getattr(error, "status_code", 404)
-    problem = ProblemError(status, "No such page" if status == 404 else "Not done that way")
-    return tell_allowed(request, problem_response(problem, as_page=True, back=runs_url()))
+    status, root = getattr(error, "status_code", 404), request.scope.get("root_path", "")
+    is_page = not request.scope["path"].removeprefix(root).startswith("/api/")
+    told = "" if is_page else f"{request.method} {request.url.path}: see {root}/api/openapi.json"
+    missing = "No such page" if is_page else "No such address"
+    problem = ProblemError(status, missing if status == 404 else "Not done that way", told)
+    return tell_allowed(request, problem_response(problem, as_page=is_page, back=runs_url()))

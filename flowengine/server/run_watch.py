@@ -165,7 +165,7 @@ class RunWatches:
             raise ProblemError(503, "Not running", "the app's lifespan has not begun, or is over")
         events = await self._shelf.events(run_id, max(0, after - 1))
         if after and not events:
-            raise ProblemError(400, "No such position", f"run '{run_id}' has fewer than {after} events")
+            raise ProblemError(404, "No such position", f"run '{run_id}' has fewer than {after} events")
         return len(events) > 1 or not has_ended(events[-1])
 
     async def messages(self, run_id: str, after: int, form: Form) -> AsyncGenerator[bytes]:

@@ -19,7 +19,20 @@ from flowengine.server.flow_catalog import About, make_input_schema
 from visualize.progress import NodeRow
 from visualize.viewer.reading import Reading
 
-__all__ = ["ANSWER", "RESUME", "SCHEMAS", "START", "ref", "to_flow_object", "to_run_line", "to_run_object"]
+__all__ = [
+    "ANSWER",
+    "LABELS",
+    "MALFORMED",
+    "POSITION",
+    "RESUME",
+    "SCHEMAS",
+    "START",
+    "UNREADABLE_BODY",
+    "ref",
+    "to_flow_object",
+    "to_run_line",
+    "to_run_object",
+]
 
 Schema = Mapping[str, Any]
 
@@ -46,6 +59,20 @@ def _object_schema(required: Mapping[str, Schema], optional: Mapping[str, Schema
 def _list_schema(schema: Schema) -> Schema:
     return {"type": "array", "items": schema}
 
+
+LABELS: Final = _list_schema(
+    {"type": "string", "pattern": "^[A-Za-z0-9_]([A-Za-z0-9_./-]{0,62}[A-Za-z0-9_])?=[!-~]{0,200}$"}
+)
+"""Labels that runs are looked for by, each as NAME=VALUE."""
+POSITION: Final[Schema] = {"type": "integer", "minimum": 0, "maximum": 999_999_999}
+"""Of an event in a run."""
+MALFORMED: Final = "What was sent is no request, or its body no JSON."
+UNREADABLE_BODY: Final[Mapping[int, str]] = {
+    413: "The body is too large.",
+    415: "The body has another media type or encoding than JSON.",
+    422: "The body does not fit.",
+}
+"""What an operation that takes a body may answer."""
 
 START: Final = _object_schema(
     {"flow": {"type": "string", "description": "A name of `GET /api/flows`."}},

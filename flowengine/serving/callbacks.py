@@ -96,6 +96,11 @@ class CallbackSender:
         """Run that has nothing to tell yet → when it is looked at again, and the pause before that."""
         service.driver.tell(self._hear)
 
+    @property
+    def are_sent(self) -> bool:
+        """Whether there is a secret to sign them with, and an address that may be told."""
+        return bool(self._secrets and self._allowed)
+
     def check(self, url: str) -> None:
         """Raise `InputError` for an address that is not told anything."""
         if not self._secrets:

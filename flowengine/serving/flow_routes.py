@@ -18,6 +18,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from flowengine.engine.events import Event
+from flowengine.flow import Flow
 from flowengine.journal.run_lookup import parse_labels
 from flowengine.server.answer_links import AnswerDesk, make_answer_routes
 from flowengine.server.problems import ProblemError
@@ -137,13 +138,18 @@ class _FlowRoutes:
     async def describe_flow(self, request: Request) -> Response:
         """OpenAPI of one flow, made of its inputs and outputs."""
         flow = self._service.flow(request.path_params["flow"], caller_of(request))
-        return json_response(describe_flows([flow], _root_of(request)))
+        return self._describe([flow], request)
 
     async def describe_all(self, request: Request) -> Response:
         """OpenAPI of all flows of the key."""
         caller = caller_of(request)
         flows = [self._service.flows[name] for name in self._service.names(caller)]
-        return json_response(describe_flows(flows, _root_of(request)))
+        return self._describe(flows, request)
+
+    def _describe(self, flows: Sequence[Flow], request: Request) -> Response:
+        needs_key, takes_callbacks = caller_of(request) is not None, self._parts.callbacks.are_sent
+        document = describe_flows(flows, _root_of(request), needs_key=needs_key, takes_callbacks=takes_callbacks)
+        return json_response(document)
 
     async def list_runs(self, request: Request) -> Response:
         asked = request.query_params
@@ -170,7 +176,7 @@ class _FlowRoutes:
         run_id, caller, after = request.path_params["run_id"], caller_of(request), read_position(request)
         events = (await self._service.record(run_id, caller)).events
         if after > len(events):
-            raise ProblemError(400, "No such position", f"run '{run_id}' has fewer than {after} events")
+            raise ProblemError(404, "No such position", f"run '{run_id}' has fewer than {after} events")
         is_known = after == len(events)
         if is_known and RunOutcome.of(events).has_ended:
             return Response(status_code=204)

@@ -265,12 +265,16 @@ def test_a_flow_built_in_python_is_started_too(folder: Path):
 def test_a_body_that_is_no_object_is_told(server: Served, content: bytes):
     response = server.client.post("/api/runs", content=content, headers={"Content-Type": "application/json"})
     assert response.status_code in (400, 422)
+    assert str(response.status_code) in DOCUMENT["paths"]["/api/runs"]["post"]["responses"]
     assert response.headers["content-type"] == "application/problem+json"
 
 
 def test_unknown_addresses_and_methods_are_problems_too(server: Served):
     assert server.get("/api/nowhere", 404)["title"] == "No such address"
-    assert server.client.delete("/api/runs").status_code in (404, 405)
+    wrong = server.client.delete("/api/runs")
+    assert (wrong.status_code, wrong.headers["allow"]) == (405, "GET, HEAD, POST")
+    assert wrong.headers["content-type"] == "application/problem+json"
+    assert wrong.json()["detail"] == "DELETE /api/runs: see /api/openapi.json"
     refused = server.client.post("/")
     assert (refused.status_code, refused.headers["allow"]) == (405, "GET, HEAD")
 

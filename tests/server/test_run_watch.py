@@ -113,7 +113,7 @@ def test_a_follower_goes_on_after_the_last_event_that_it_has(server: Served):
     assert server.client.get(path, headers={"Last-Event-ID": "4"}).status_code == 204
     for wrong in ("x", "-1", "99999999999999", "1.5"):
         assert server.get(f"{path}?after={wrong}", 400)["title"] == "No such position"
-    assert "fewer than 7 events" in server.get(f"{path}?after=7", 400)["detail"]
+    assert "fewer than 7 events" in server.get(f"{path}?after=7", 404)["detail"]
     assert server.get("/api/runs/nobody/events", 404)["title"] == "No such run"
 
 

@@ -19,6 +19,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from flowengine.core.records import Answered
+from flowengine.flowfile.project.project import Project
 from flowengine.journal.approvals import times_asked
 from flowengine.journal.stores import open_store
 from flowengine.notify.links import AnswerLink, LinkSigner
@@ -219,8 +220,8 @@ def test_a_follower_that_comes_again_goes_on_where_it_was(api: Api):
     assert events_of(rest)[-1][0] == "result"
     last = re.findall(r"^id: (\d+)$", rest, re.MULTILINE)[-1]
     assert api.ann.get(f"/runs/{run_id}/events", headers={"Last-Event-ID": last}).status_code == 204
-    for wrong in ("-1", "x", "1e3", "99999"):
-        assert api.ann.get(f"/runs/{run_id}/events", headers={"Last-Event-ID": wrong}).status_code == 400
+    for wrong, status in (("-1", 400), ("x", 400), ("1e3", 400), ("99999", 404)):
+        assert api.ann.get(f"/runs/{run_id}/events", headers={"Last-Event-ID": wrong}).status_code == status
 
 
 def test_a_key_that_asks_too_often_is_told_when_it_may_again(api: Api):
@@ -314,6 +315,49 @@ def test_the_description_fits_the_flow(api: Api):
     assert calls == {f"/flows/{name}" for name in FLOWS}
     assert [path for path in api.ben.get("/openapi.json").json()["paths"] if "flows" in path] == ["/flows/shout"]
     assert api.ben.get("/flows").json() == {"flows": [{"name": "shout", "description": "Says it louder."}]}
+
+
+def test_every_answer_to_a_wrong_request_is_described(api: Api):
+    paths = api.ann.get("/openapi.json").json()["paths"]
+    run_id = api.ann.post("/flows/ask").json()["run_id"]
+    wrong = [
+        (api.nobody, "GET", "/runs/{run_id}", {}, 401),
+        (api.nobody, "POST", "/runs/{run_id}/cancel", {}, 401),
+        (api.ann, "GET", "/runs/{run_id}", {"headers": {"Host": "elsewhere.example"}}, 421),
+        (api.ann, "GET", "/runs/{run_id}", {"headers": {"Origin": "https://elsewhere.example"}}, 403),
+        (api.ann, "GET", "/runs", {"params": {"label": ""}}, 422),
+        (api.ann, "GET", "/runs/{run_id}/events", {"headers": {"Last-Event-ID": "x"}}, 400),
+        (api.ann, "GET", "/runs/{run_id}/events", {"headers": {"Last-Event-ID": "99999"}}, 404),
+        (api.ann, "POST", "/runs/{run_id}/answer", {"content": b"{", "headers": JSON}, 400),
+        (api.ann, "POST", "/runs/{run_id}/answer", {"json": {}}, 422),
+        (api.ann, "POST", "/runs/{run_id}/answer", {"content": b"{}"}, 415),
+        (api.ann, "POST", "/runs/{run_id}/answer", {"json": {"choice": "y" * 2_000}}, 413),
+        (api.ann, "POST", "/flows/shout", {"content": b"{}"}, 415),
+        (api.ann, "POST", "/flows/shout", {"json": {}, "headers": {"Flowengine-Label": "0"}}, 422),
+    ]
+    for client, method, path, sent, status in wrong:
+        answer = client.request(method, path.format(run_id=run_id), **sent)
+        assert (answer.status_code, answer.headers["content-type"]) == (status, "application/problem+json"), path
+        assert str(status) in paths[path][method.lower()]["responses"], (method, path, status)
+    assert "get" in paths["/flows/shout"]  # It is what `Allow` names, too.
+
+
+async def test_a_server_describes_only_what_it_takes(tmp_path: Path, counted: Counted):
+    def described(**settings: Any) -> Any:
+        app = make_serving_app(f"sqlite:///{tmp_path / 'runs.db'}", counted.flows, needs_key=False, **settings)
+        with served(app, token="none", end=app.state.serving.service.drain) as server:
+            return server.get("/openapi.json")
+
+    def headers_of(document: Any) -> list[str]:
+        return [each["name"] for each in document["paths"]["/flows/quick"]["post"]["parameters"]]
+
+    plain = described()
+    assert "Flowengine-Callback" not in headers_of(plain)
+    assert "security" not in plain
+    assert "401" not in plain["paths"]["/runs"]["get"]["responses"]
+    secret = {"FLOWENGINE_CALLBACK_SECRET": f"whsec_{'c2VjcmV0' * 4}"}
+    project = Project(tmp_path, allow_callbacks=("https://told.example/",))
+    assert "Flowengine-Callback" in headers_of(described(environ=secret, project=project))
 
 
 def test_metrics_count_requests_by_route(api: Api):
