@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from flowengine.errors import DefinitionError, InputError, did_you_mean
+from flowengine.errors import DefinitionError, InputError, ModelConfigError, did_you_mean
 from flowengine.flow import Flow
 from flowengine.nodes.compiled_flow import CompiledFlow
 
-__all__ = ["explain_code", "nodes_with_shared_memory", "plan_flow", "validate_flow"]
+if TYPE_CHECKING:
+    from flowengine.flowfile.project.project import Project
+
+__all__ = ["explain_code", "models_without_price", "nodes_with_shared_memory", "plan_flow", "validate_flow"]
 
 
 def validate_flow(flow: Flow) -> Mapping[str, Any]:
@@ -38,6 +42,22 @@ def nodes_with_shared_memory(flow: Flow) -> Sequence[str]:
             if any(isinstance(each, LongTermMemoryProvider) and each.is_shared for each in chain):
                 found.append(path)
     return found
+
+
+def models_without_price(flow: Flow, project: Project, environ: Mapping[str, str]) -> Sequence[str]:
+    """The models that agents of the flow name and whose price is not known: a key with a budget may not ask them."""
+    from flowengine.models.worst_case import ModelFacts  # As above.
+    from flowengine.nodes.agent import AgentNode
+
+    facts = ModelFacts(environ, project.prices, project.default_provider, project.models, project.providers)
+    found: dict[str, None] = {}
+    for node in flow.plan.all_nodes.values():
+        if isinstance(node, AgentNode):
+            with suppress(ModelConfigError):  # It is told where the model is opened.
+                model = facts.of(node.model_name or None)
+                if model.price(0) is None:
+                    found[str(model)] = None
+    return [*found]
 
 
 def plan_flow(flow: Flow, inputs: Mapping[str, Any], environ: Mapping[str, str]) -> Mapping[str, Any]:

@@ -5,12 +5,17 @@ from __future__ import annotations
 import re
 import socket
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from flowengine.cli.commands.serve import read_origin
+from flowengine.cli.commands.serve import _announce_budgets, read_origin  # pyright: ignore[reportPrivateUsage]
+from flowengine.flow import Flow
+from flowengine.flowfile.project.project import find_project
+from flowengine.journal.stores import open_store
+from flowengine.serving.api_keys import KeyRing
 
 Command = Callable[..., Any]
 
@@ -29,6 +34,23 @@ def test_a_key_is_told_once_as_the_last_word(folder: Path, flowengine: Command):
     assert "did you mean 'shop'" in flowengine("keys", "remove", "shp").err
     assert flowengine("keys", "remove", "shop").code == 0
     assert "no keys" in flowengine("keys", "list").err
+
+
+def test_keys_with_a_budget_are_told_of_models_without_a_price(folder: Path, capsys: pytest.CaptureFixture[str]):
+    text = "flowengine: v1\nname: f\nnodes:\n  a: {prompt: x, model: MODEL}\n"
+    Path("known.yaml").write_text(text.replace("MODEL", "openai/gpt-4o-mini"))
+    Path("new.yaml").write_text(text.replace("MODEL", "openai/made-up-model"))
+    flows = {name: Flow.from_yaml(f"{name}.yaml") for name in ("known", "new")}
+    with closing(open_store("memory:")) as store:
+        ring = KeyRing(store)
+        ring.add("free")
+        _announce_budgets(store, flows, find_project("new.yaml"))
+        assert capsys.readouterr().err == ""
+        ring.add("shop", budget_usd_day=5.0)
+        _announce_budgets(store, {"known": flows["known"]}, find_project("new.yaml"))
+        assert capsys.readouterr().err == ""
+        _announce_budgets(store, flows, find_project("new.yaml"))
+    assert "notice: shop may not ask openai/made-up-model: the price is not known" in capsys.readouterr().err
 
 
 def test_what_makes_no_sense_for_a_key_is_refused(folder: Path, flowengine: Command):

@@ -28,10 +28,10 @@ from flowengine.cli.options import (
     store_option,
 )
 from flowengine.cli.terminal import Results, complain, format_table
-from flowengine.engine.ports import Durability
+from flowengine.engine.ports import Durability, JournalStore
 from flowengine.flow import Flow
-from flowengine.flowfile.project.project import find_project
-from flowengine.models.dotenv import load_environment
+from flowengine.flowfile.project.project import Project, find_project
+from flowengine.models.dotenv import load_environment, read_environment
 from flowengine.server.safety import LOOPBACK, is_loopback
 
 __all__ = ["command", "keys_command"]
@@ -175,6 +175,7 @@ def command(
             results.line(address)
             if not quiet:
                 _announce(service.flows, format_store(store), address, service.is_queued, no_keys)
+                _announce_budgets(kept, service.flows, project)
 
         with listening, results.alone():
             serve(app, listening, announce, ConnectionLimits(request_timeout, _WITHOUT_HEAD), service.drain)
@@ -206,6 +207,22 @@ def _announce(flows: Mapping[str, Flow], store: str, address: str, is_queued: bo
     if shared:
         complain(f"notice: one memory for all who call ({', '.join(shared)}); `scope_id` of `memory` says whose it is")
     complain(f"try: curl {address}/flows" + ("" if no_keys else ' -H "Authorization: Bearer KEY"'))
+
+
+def _announce_budgets(kept: JournalStore, flows: Mapping[str, Flow], project: Project) -> None:
+    """Say which models keys with a budget may not ask, before a caller hears of it."""
+    budgeted = [key.caller.name for key in _ring(kept).list() if key.caller.budget_usd_day is not None]
+    if not budgeted:
+        return
+    from flowengine.serving.flow_inspection import models_without_price
+
+    environ = read_environment(project.root, load_environment())
+    unpriced = sorted({each for flow in flows.values() for each in models_without_price(flow, project, environ)})
+    if unpriced:
+        complain(
+            f"notice: {', '.join(budgeted)} may not ask {', '.join(unpriced)}: the price is not known, and a day's "
+            f"budget binds; say it in [prices] of the project file"
+        )
 
 
 # --- `flowengine keys`
