@@ -79,6 +79,16 @@ class NameUse(IntEnum):
     ALONE = 2
 
 
+_LOADING: Final = frozenset(
+    {
+        "LOAD_GLOBAL",
+        "LOAD_NAME",
+        "LOAD_DEREF",
+        "LOAD_CLASSDEREF",
+        "LOAD_FROM_DICT_OR_DEREF",
+        "LOAD_FROM_DICT_OR_GLOBALS",
+    }
+)
 _FILLING: Final = frozenset({"append", "appendleft", "extend", "add", "insert", "update", "clear"})
 _FILLED_TYPES: Final = frozenset({list, set, dict, deque})
 """Of their values those methods give nothing back."""
@@ -103,14 +113,14 @@ def names_in_code(code: CodeType) -> NamesInCode:
     imports: list[tuple[str, int]] = []
     instructions = list(dis.get_instructions(code))
     for number, (at, following) in enumerate(zip(instructions, [*instructions[1:], None], strict=True)):
-        if at.opname in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", "LOAD_CLASSDEREF"):
+        if at.opname in _LOADING:
             used[at.argval] = max(used.get(at.argval, NameUse.FILLED), _use(following))
         elif at.opname in ("STORE_GLOBAL", "DELETE_GLOBAL"):
             written.add(at.argval)
         elif at.opname == "IMPORT_NAME":
             level = instructions[number - 2].argval
             imports.append((at.argval, level if isinstance(level, int) else 0))
-        elif at.opname in ("LOAD_ATTR", "LOAD_METHOD", "IMPORT_FROM"):
+        elif at.opname in ("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "IMPORT_FROM"):
             attributes.add(at.argval)
     for each in code.co_consts:
         if isinstance(each, CodeType):
@@ -127,7 +137,9 @@ def _use(following: dis.Instruction | None) -> NameUse:
     """How a name is used, by the instruction behind the one that loads it."""
     if following is None or following.opname not in ("LOAD_ATTR", "LOAD_METHOD"):
         return NameUse.ALONE
-    return NameUse.FILLED if following.opname == "LOAD_METHOD" and following.argval in _FILLING else NameUse.ATTRIBUTE
+    # From Python 3.12 on, the lowest bit of LOAD_ATTR says that a method is loaded to be called.
+    is_called = following.opname == "LOAD_METHOD" or (sys.version_info >= (3, 12) and bool((following.arg or 0) & 1))
+    return NameUse.FILLED if is_called and following.argval in _FILLING else NameUse.ATTRIBUTE
 
 
 def is_filled_only(names: NamesInCode, name: str, value: Any) -> bool:
