@@ -8,7 +8,6 @@ from typing import Any, Final, get_args
 from flowengine.core.context import RunStatus
 from flowengine.errors import FlowEngineError
 from flowengine.flow import Flow
-from flowengine.journal.run_lookup import STATUS_WORDS
 from flowengine.server.flow_catalog import make_input_schema
 from flowengine.server.problems import MEDIA_TYPE
 from flowengine.server.schemas import ANSWER, LABELS, MALFORMED, POSITION, UNREADABLE_BODY, ref
@@ -220,7 +219,7 @@ _EVENTS: Final[Schema] = {
 }
 _FILTERS: Final[Mapping[str, tuple[str, Schema]]] = {
     "flow": ("Runs of the flow of this name.", _TEXT),
-    "status": ("Runs of this status.", {"enum": [*STATUS_WORDS, ""]}),
+    "status": ("Runs of this status.", {"enum": [*get_args(RunStatus), ""]}),
     "label": ("Runs with this label, `NAME=VALUE`; given several times, with all of them.", LABELS),
 }
 _RUNS: Final[Schema] = {

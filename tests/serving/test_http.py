@@ -339,6 +339,8 @@ def test_every_answer_to_a_wrong_request_is_described(api: Api):
         answer = client.request(method, path.format(run_id=run_id), **sent)
         assert (answer.status_code, answer.headers["content-type"]) == (status, "application/problem+json"), path
         assert str(status) in paths[path][method.lower()]["responses"], (method, path, status)
+    statuses = next(each for each in paths["/runs"]["get"]["parameters"] if each["name"] == "status")["schema"]["enum"]
+    assert {api.ann.get("/runs", params={"status": each}).status_code for each in statuses} == {200}
     assert "get" in paths["/flows/shout"]  # It is what `Allow` names, too.
 
 
