@@ -13,10 +13,10 @@ import psycopg
 import pytest
 
 from flowengine import Agent, AgentNode, Flow
+from flowengine.journal.postgres import store as postgres_store
 from flowengine.journal.postgres import writer
 from flowengine.journal.postgres.connection import Database
 from flowengine.journal.postgres.store import PostgresStore
-from flowengine.models.model import Reply, Request
 from flowengine.models.scripted import ScriptedModel
 from flowengine.runners.queue.run_queue import submit, submit_many
 from flowengine.runners.queue.worker import Pace, work
@@ -108,14 +108,6 @@ async def test_a_run_of_five_nodes_takes_few_commits(store: PostgresStore, serve
     assert (server.commits() - before) / runs <= 7.0 * pace.factor()
 
 
-class SlowModel(ScriptedModel):
-    """Answers when what a commit has told is not new any more."""
-
-    async def complete(self, request: Request) -> Reply:
-        await anyio.sleep(2 * writer._FRESH)
-        return await super().complete(request)
-
-
 async def test_a_node_of_one_call_costs_one_commit_and_the_call_none_of_its_own(
     store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -127,7 +119,9 @@ async def test_a_node_of_one_call_costs_one_commit_and_the_call_none_of_its_own(
         return run(database, work)
 
     monkeypatch.setattr(Database, "run", counting)
-    agent = Agent("a", "Say it.", model=SlowModel(["Tea."] * 5))
+    monkeypatch.setattr(writer, "_FRESH", 60.0)  # However slow the machine is.
+    monkeypatch.setattr(postgres_store, "_SHOWN_AFTER", 60.0)
+    agent = Agent("a", "Say it.", model=ScriptedModel(["Tea."] * 5))
     needs = {"a": [], "b": ["a"], "c": ["a"], "d": ["b", "c"], "e": ["d"]}
     nodes = {name: AgentNode(agent, prompt=lambda _: "Now.", needs=before) for name, before in needs.items()}
     flow = Flow("five", nodes)
