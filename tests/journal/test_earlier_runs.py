@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from flowengine.core.budget import Budget
-from flowengine.core.records import ModelCall
+from flowengine.core.records import ModelCall, UsageTotals
 from flowengine.engine.events import NodeFinished, NodeRecorded, RunFinished
 from flowengine.engine.restoring import History
 from flowengine.flow import Flow
@@ -16,6 +16,8 @@ from flowengine.journal.memory import MemoryStore
 from flowengine.journal.run_export import pack_run, store_run, unpack_run
 from flowengine.nodes.node import RunLimits
 from visualize.progress import fold_events
+from visualize.viewer.panel import node_panel
+from visualize.viewer.reading import Reading
 
 EARLIER = Path(__file__).parent / "earlier_runs"
 FLOWS = Path(__file__).parents[2] / "flows"
@@ -66,3 +68,19 @@ async def test_a_waiting_run_of_an_earlier_version_goes_on_and_pays_nothing_twic
     assert run.status == "succeeded", run.error
     finished = [event.node for event in store.events(run_id) if isinstance(event, NodeFinished)]
     assert finished.count("notes") == 1
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_calls_from_before_there_was_anything_that_may_be_billed_are_counted_and_shown():
+    assert not any("may_be_billed" in line or "unanswered" in line for line in lines("tool_agent"))
+    events, store = unpack_run(lines("tool_agent"), "tool_agent"), MemoryStore()
+    run_id = await store_run(store, events)
+    calls = [each.record for each in store.events(run_id) if isinstance(each, NodeRecorded)]
+    calls = [each for each in calls if isinstance(each, ModelCall)]
+    assert {(each.unanswered, each.may_be_billed_tokens, each.may_be_billed_usd) for each in calls} == {(0, 0, 0.0)}
+    totals = UsageTotals()
+    for each in calls:
+        totals.add(each)
+    assert (totals.calls, totals.may_be_billed_usd) == (len(calls), 0.0)
+    for node in {each.node for each in events if isinstance(each, NodeRecorded)}:
+        assert "billed" not in node_panel(Reading(events), node)
