@@ -9,26 +9,19 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from flowengine.engine.events import RunStarted
 from flowengine.errors import Diagnostic, FlowEngineError, FlowError, FlowNotFoundError, did_you_mean
 from flowengine.flow import Flow
+from flowengine.flowfile.flow_search import find_flow_files
 from flowengine.nodes.run_inputs import REQUIRED, InputField
 from visualize.picture import Picture, picture_of_skeleton
 
 __all__ = ["About", "CatalogEntry", "Library", "make_input_schema"]
-
-_SUFFIXES: Final = (".yaml", ".yml")
-_SKIPPED_FOLDERS: Final = frozenset({"node_modules", "__pycache__", "venv", "site-packages", "build", "dist"})
-_MAX_FILES: Final = 2_000
-"""Flow files that one folder may have below it."""
-_FLOW_MARK: Final = re.compile(rb"^\s*\{?\s*flowengine\s*:", re.MULTILINE)
-_HEAD_BYTES: Final = 8_000
-"""Bytes of a file in which the key `flowengine` must be, so that not every YAML file is read."""
 
 
 class About(NamedTuple):
@@ -156,7 +149,7 @@ class Library:
     def entries(self) -> Mapping[str, CatalogEntry]:
         """All flows as they are now, in the order given; those of a folder by their paths. Call it on a thread."""
         with self._lock:
-            paths = dict.fromkeys(file for place in self._places for file in _find_flow_files(place))
+            paths = dict.fromkeys(file for place in self._places for file in find_flow_files(place))
             self._files = {path: self._files.get(path) or _File(path, self.environ) for path in paths}
             every = [(each.about(), each) for each in (*self._objects, *self._files.values())]
         found: dict[str, CatalogEntry] = {}
@@ -194,31 +187,6 @@ def _draw_entry(entry: CatalogEntry) -> Picture | None:
     except FlowEngineError:  # Told among the problems, or when somebody runs it.
         return None
     return picture_of_skeleton(flow.name, flow.plan.skeleton)
-
-
-def _find_flow_files(place: Path) -> Iterator[Path]:
-    """The file itself, or the flow files anywhere below a folder, sorted."""
-    if not place.is_dir():
-        yield place
-        return
-    found = 0
-    for folder, folders, files in os.walk(place):
-        folders[:] = sorted(each for each in folders if each not in _SKIPPED_FOLDERS and not each.startswith("."))
-        for name in sorted(files):
-            path = Path(folder, name)
-            if name.endswith(_SUFFIXES) and _says_flowengine(path):
-                yield path
-                found += 1
-                if found >= _MAX_FILES:
-                    return
-
-
-def _says_flowengine(path: Path) -> bool:
-    try:
-        with path.open("rb") as file:
-            return _FLOW_MARK.search(file.read(_HEAD_BYTES)) is not None
-    except OSError:
-        return False
 
 
 def _list_text_files(path: Path) -> Sequence[Path]:

@@ -39,9 +39,28 @@ def test_a_folder_stands_for_its_flow_files(flowengine: Command, folder: Path) -
     said = flowengine("validate", str(folder))
     assert said.code == 2
     assert said.err.endswith(" files: 2 errors\n")
-    assert [Path(each).name for each in list_flow_files(str(folder))] == sorted(
+    assert [Path(each).name for each in list_flow_files(str(folder))[0]] == sorted(
         each.name for each in folder.glob("*.yaml")
     )
+
+
+def test_a_folder_stands_for_the_flow_files_anywhere_below_it(flowengine: Command, folder: Path) -> None:
+    """As `serve` and `test` take it: a flow that a server would refuse is not passed over in CI."""
+    place = folder / "team"
+    (place / "billing" / "tests").mkdir(parents=True)
+    (place / "node_modules").mkdir()
+    bad = (folder / "bad.yaml").read_text()
+    for name in ("billing/bad.yaml", "node_modules/bad.yaml"):
+        (place / name).write_text(bad)
+    (place / "hello.yml").write_text("flowengine: v1\nname: hello\nnodes: {a: {type: transform, output: hello}}\n")
+    (place / "billing" / "tests" / "bad.flowtest.yaml").write_text("flow: ../bad.yaml\n")
+    (place / "compose.yaml").write_text("services: {}\n")
+    said = flowengine("validate", "team")
+    assert said.code == 2
+    assert said.err == "2 files: 2 errors; 1 other YAML file without `flowengine:` passed over\n"
+    assert {line.split(":")[0] for line in said.out.splitlines()} == {"team/billing/bad.yaml"}
+    (place / "hello.yml").unlink()
+    assert flowengine("validate", "team").err.startswith("1 file: 2 errors")
 
 
 def test_a_file_that_another_one_runs_is_told_of_once(flowengine: Command, folder: Path) -> None:
@@ -58,7 +77,7 @@ def test_a_folder_without_flows_is_a_usage_error(flowengine: Command, folder: Pa
     (folder / "empty").mkdir()
     said = flowengine("validate", "empty")
     assert said.code == 2
-    assert "there is no .yaml or .yml file in 'empty'" in said.err
+    assert "there is no flow file below 'empty'" in said.err
 
 
 @pytest.mark.parametrize("path", ["nowhere.yaml", "steps.py"])

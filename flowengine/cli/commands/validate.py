@@ -13,6 +13,7 @@ from flowengine.cli.environment import read_model_facts
 from flowengine.cli.terminal import Results, complain
 from flowengine.errors import Diagnostic, FlowError
 from flowengine.flowfile.checks.agent_sources import describe_unnamed, vendors_of
+from flowengine.flowfile.flow_search import find_flow_files, find_yaml_files, says_flowengine
 from flowengine.flowfile.loader import check_file, load_flow
 from flowengine.flowfile.project.project import find_project
 from flowengine.models.worst_case import ModelFacts
@@ -21,7 +22,8 @@ __all__ = ["check_with_models", "command", "list_flow_files"]
 
 Format = Literal["text", "json", "github"]
 
-_SUFFIXES: Final = (".yaml", ".yml")
+_OF_FLOWS: Final = (".flowtest.yaml", ".floweval.yaml")
+"""Files that belong to flows, and are read by other commands."""
 
 
 @click.command("validate")
@@ -34,11 +36,12 @@ _SUFFIXES: Final = (".yaml", ".yml")
 @click.option("--deny-risks", is_flag=True, help="Exit code 1 if untrusted text reaches an effect (FE921).")
 @click.option("-v", "--verbose", is_flag=True, help="Also show the vendor of each model, and why.")
 def command(paths: tuple[str, ...], form: Format, strict: bool, deny_risks: bool, verbose: bool) -> int:
-    """Check flow files; a folder stands for the .yaml and .yml files in it.
+    """Check flow files; a folder stands for the flow files anywhere below it.
 
     A model's name is looked up with the environment and the project that are here. Exit code 2 where a flow has errors.
     """
-    files = [file for path in paths for file in list_flow_files(path)]
+    listed = [list_flow_files(path) for path in paths]
+    files = list(dict.fromkeys(file for found, _ in listed for file in found))
     looked_up = {file: _read_model_facts(file) for file in files}
     every = (each for file in files for each in check_file(file, project=find_project(file), models=looked_up[file]))
     found = list(dict.fromkeys(every))  # A file that several flows run is told of once.
@@ -54,7 +57,7 @@ def command(paths: tuple[str, ...], form: Format, strict: bool, deny_risks: bool
             results.lines(_describe_models(file, facts))
     errors = sum(each.severity == "error" for each in found)
     if form == "text":
-        complain(_format_summary(len(files), errors, len(found) - errors))
+        complain(_format_summary(len(files), errors, len(found) - errors, sum(others for _, others in listed)))
     if errors or (strict and found):
         return 2
     return 1 if deny_risks and any(each.code == "FE921" for each in found) else 0
@@ -82,14 +85,20 @@ def _describe_models(file: str, facts: ModelFacts) -> Iterator[str]:
         yield f"{file}: {unnamed}"
 
 
-def list_flow_files(path: str) -> list[str]:
-    """The file itself, or the flow files of a folder, sorted; a folder without one is an error."""
-    if not Path(path).is_dir():
-        return [path]
-    found = sorted(str(each) for each in Path(path).iterdir() if each.suffix in _SUFFIXES and each.is_file())
+def list_flow_files(path: str) -> tuple[list[str], int]:
+    """The file itself, or the flow files anywhere below a folder, and how many YAML files there are of other kinds.
+
+    A folder without a flow file is an error.
+    """
+    place = Path(path)
+    if not place.is_dir():
+        return [path], 0
+    found = [str(each) for each in find_flow_files(place)]
+    others = sum(not (each.name.endswith(_OF_FLOWS) or says_flowengine(each)) for each in find_yaml_files(place))
     if not found:
-        raise click.UsageError(f"there is no {' or '.join(_SUFFIXES)} file in '{path}'")
-    return found
+        told = f" ({others} YAML file{'s' * (others != 1)} without `flowengine:`)" if others else ""
+        raise click.UsageError(f"there is no flow file below '{path}'{told}")
+    return found, others
 
 
 def _format_as_github(problems: Sequence[Diagnostic]) -> Iterator[str]:
@@ -109,8 +118,9 @@ def _escape_property(text: str) -> str:
     return _escape_data(text).replace(":", "%3A").replace(",", "%2C")
 
 
-def _format_summary(files: int, errors: int, warnings: int) -> str:
+def _format_summary(files: int, errors: int, warnings: int, others: int) -> str:
     counts = [
         f"{count} {word}{'s' * (count != 1)}" for count, word in ((errors, "error"), (warnings, "warning")) if count
     ]
-    return f"{files} file{'s' * (files != 1)}: {' and '.join(counts) or 'no problems'}"
+    passed = f"; {others} other YAML file{'s' * (others != 1)} without `flowengine:` passed over" if others else ""
+    return f"{files} file{'s' * (files != 1)}: {' and '.join(counts) or 'no problems'}{passed}"
