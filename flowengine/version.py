@@ -19,7 +19,7 @@ Extra: TypeAlias = Literal["eval", "mcp", "otel", "png", "queue", "serve", "ui"]
 EXTRAS: Final[dict[Extra, tuple[str, ...]]] = {
     "eval": ("scipy",),
     "mcp": ("mcp",),
-    "otel": ("opentelemetry.sdk", "opentelemetry.exporter.otlp"),
+    "otel": ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http", "requests"),
     "png": ("resvg_py",),
     "queue": ("psycopg", "procrastinate"),
     "serve": ("starlette", "uvicorn", "prometheus_client"),

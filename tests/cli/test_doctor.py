@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
+
+from flowengine.version import EXTRAS
 
 Command = Callable[..., Any]
 
@@ -41,7 +44,27 @@ def test_it_says_which_file_of_variables_is_read(
     (folder / ".env.nested").mkdir()
     (folder / ".env.nested/one").touch()
     said = flowengine("doctor")
-    assert any(each.startswith("ok  variables' file") and each.endswith(line) for each in said.out.splitlines())
+    mark = "-   " if line.startswith("there is no") else "ok  "
+    assert any(each.startswith(f"{mark}variables' file") and each.endswith(line) for each in said.out.splitlines())
+
+
+def test_what_is_absent_is_not_told_as_ok(flowengine: Command, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line says `ok` only of what is there; what not everybody needs has `-`, and the exit code is 0."""
+    for name in ("FLOWENGINE_DEFAULT_MODEL", "OPENAI_API_KEY", "ANTHROPIC_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PATH", str(folder))  # Neither dot nor bwrap.
+    monkeypatch.setitem(EXTRAS, "png", ("no_such_module",))
+    said = flowengine("doctor")
+    marks = {line[4:].split("  ")[0]: line[:4].strip() for line in said.out.splitlines()}
+    assert said.code == 0
+    assert [marks[each] for each in ("dot", "sandbox", "extra png", "default model", "extra serve")] == [
+        "-", "-", "-", "-", "ok",
+    ]  # fmt: skip
+
+
+def test_every_extra_that_users_install_is_told_of() -> None:
+    declared = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    assert EXTRAS.keys() == declared["optional-dependencies"].keys() - {"test", "docs", "checks"}
 
 
 def test_it_says_who_asks_which_vendor(flowengine: Command, folder: Path) -> None:

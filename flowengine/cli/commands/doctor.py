@@ -51,6 +51,14 @@ class DoctorFinding(NamedTuple):
     """False where something that FlowEngine needs is missing."""
     fault: str = "MISSING"
     """What it is called where it is not fine."""
+    is_there: bool = True
+    """False where something is absent that not everybody needs."""
+
+    @property
+    def mark(self) -> str:
+        if not self.is_fine:
+            return self.fault
+        return "ok" if self.is_there else "-"
 
 
 @click.command("doctor")
@@ -60,7 +68,8 @@ class DoctorFinding(NamedTuple):
 def command(flows: tuple[str, ...], is_probing: bool, store: str | None) -> int:
     """Say what is installed, which keys are set, whether `dot` is there and the store can be written.
 
-    Of each FLOW file it says what that may start, ask and run: servers, addresses, functions, code.
+    Of each FLOW file it says what that may start, ask and run: servers, addresses, functions, code. A line begins with
+    `ok`, with `-` for what is absent and not needed by everybody, or with MISSING.
 
     With --probe the default model, the models of the FLOW files, and every vendor whose key or address is set are
     asked; that costs one token each. Exit code 1 where something is missing that FlowEngine needs, or a vendor that
@@ -87,7 +96,7 @@ def command(flows: tuple[str, ...], is_probing: bool, store: str | None) -> int:
         _check_store(choose_store(store)),
     ]
     results = Results()
-    results.lines(format_table([["ok" if each.is_fine else each.fault, each.topic, each.text] for each in findings]))
+    results.lines(format_table([[each.mark, each.topic, each.text] for each in findings]))
     return 0 if all(each.is_fine for each in findings) else 1
 
 
@@ -117,7 +126,7 @@ def _check_extras() -> Iterator[DoctorFinding]:
     for extra in EXTRAS:
         missing = missing_modules(extra)
         lacks = f"not installed ({', '.join(missing)}): {install_hint(extra)}"
-        yield DoctorFinding(f"extra {extra}", lacks if missing else "installed")
+        yield DoctorFinding(f"extra {extra}", lacks if missing else "installed", is_there=not missing)
 
 
 def _probe_models(environ: Mapping[str, str], project: Project, models: Sequence[str]) -> Iterator[DoctorFinding]:
@@ -130,15 +139,16 @@ def _probe_models(environ: Mapping[str, str], project: Project, models: Sequence
 
 
 def _check_dot() -> DoctorFinding:
-    """Graphviz is optional: pictures have a layout of their own without it."""
+    """Graphviz's program is optional: our pictures have a layout of their own, and the extra `png` draws PNG."""
     found = shutil.which("dot")
     if found is None:
-        return DoctorFinding("dot", "not found; pictures are laid out without Graphviz")
+        lacks = "not found; it draws PNG where the extra png is missing, and what `flow.graphviz()` renders"
+        return DoctorFinding("dot", lacks, is_there=False)
     try:
         asked = subprocess.run([found, "-V"], capture_output=True, text=True, timeout=10, check=False)
     except (OSError, subprocess.SubprocessError) as error:
-        return DoctorFinding("dot", f"{found} does not run: {error}")
-    return DoctorFinding("dot", f"{found} ({(asked.stderr or asked.stdout).strip()})")
+        return DoctorFinding("dot", f"{found} does not run: {error}", is_there=False)
+    return DoctorFinding("dot", f"{found} ({(asked.stderr or asked.stdout).strip()})", is_there=not asked.returncode)
 
 
 def _list_reach(flow: str, spec: FlowSpec) -> Iterator[DoctorFinding]:
@@ -153,24 +163,28 @@ def _list_reach(flow: str, spec: FlowSpec) -> Iterator[DoctorFinding]:
 def _check_sandbox() -> DoctorFinding:
     """Scripts of skills and code of flows run in it."""
     held = verdict(project_of(None)[0].root)
-    return DoctorFinding("sandbox", "holds" if held.holds else f"none ({held.reason}); flows with code are refused")
+    told = "holds" if held.holds else f"none ({held.reason}); flows with code are refused"
+    return DoctorFinding("sandbox", told, is_there=held.holds)
 
 
 def _check_dotenv(root: Path) -> DoctorFinding:
     """Which file holds variables for the project, and the one that may be meant where there is none of that name."""
     name = dotenv_name(os.environ)
     if (file := find_dotenv(root, os.environ)) is not None:
-        there = "is not read, since others may write here" if is_planted(file) else "is read"
-        return DoctorFinding("variables' file", f"{name} {there}")
+        planted = is_planted(file)
+        there = "is not read, since others may write here" if planted else "is read"
+        return DoctorFinding("variables' file", f"{name} {there}", is_there=not planted)
     others = [each.name for form in (".env", ".env.*") for each in root.glob(form) if each.is_file()]
-    return DoctorFinding("variables' file", f"there is no {name}{did_you_mean(name, others)}")
+    return DoctorFinding("variables' file", f"there is no {name}{did_you_mean(name, others)}", is_there=False)
 
 
 def _check_models(environ: Mapping[str, str], project: Project) -> Iterator[DoctorFinding]:
     vendors = (*VENDORS.values(), *OTHERS.values())
     variables = [name for vendor in vendors for name in (*vendor.key_variables, *vendor.base_variables)]
     known = [name for name in dict.fromkeys(variables) if environ.get(name)]
-    yield DoctorFinding("keys and addresses", ", ".join(f"{name} is set" for name in known) or "none is set")
+    yield DoctorFinding(
+        "keys and addresses", ", ".join(f"{name} is set" for name in known) or "none is set", is_there=bool(known)
+    )
     if packaged := packaged_vendors():
         shown = ", ".join(f"{name} ({package_of(point)})" for name, point in packaged.items())
         yield DoctorFinding("models of packages", shown)
@@ -217,7 +231,7 @@ def _check_default_model(chosen: DefaultModel, environ: Mapping[str, str], proje
     except ModelConfigError as error:
         return DoctorFinding("default model", str(error), is_fine=False)
     if chosen.notice:
-        return DoctorFinding("default model", f"{chosen.name} (a stand-in, no language model)")
+        return DoctorFinding("default model", f"{chosen.name} (a stand-in, no language model)", is_there=False)
     return DoctorFinding("default model", f"{chosen.name} (goes to {choice.provider}, since {choice.because})")
 
 
