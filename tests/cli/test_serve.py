@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
+import signal
 import socket
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -77,6 +81,24 @@ def test_what_cannot_be_served_is_told_before_it_listens(folder: Path, flowengin
         port = taken.getsockname()[1]
         busy = flowengine("serve", "shout.yaml", "--port", str(port))
         assert (busy.code != 0, f"port {port} of 127.0.0.1 is taken" in busy.err) == (True, True)
+
+
+def test_every_line_of_a_log_in_json_is_an_object(folder: Path, flowengine: Command):
+    command = [sys.executable, "-m", "flowengine", "serve", "shout.yaml", "--no-keys", "--port", "0"]
+    command += ["--store", "memory:", "--log-format", "json"]
+    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        assert server.stdout.readline().startswith("http://127.0.0.1:")
+        server.send_signal(signal.SIGTERM)
+        _, told = server.communicate()
+    lines = [json.loads(line) for line in told.splitlines()]
+    assert {each["level"] for each in lines} == {"info"}
+    assert lines[0]["message"].startswith("serves shout; runs are kept in ")
+    assert lines[-1]["message"] == "stopped"
+    (folder / "wrong.yaml").write_text("flowengine: v1\nname: wrong\nnodes: {a: {type: functio}}\n")
+    said = flowengine("serve", "wrong.yaml", "--log-format", "json")
+    [error] = [json.loads(line) for line in said.err.splitlines()]
+    assert (said.code, error["level"], "did you mean" in error["message"]) == (2, "error", True)
 
 
 @pytest.mark.parametrize(

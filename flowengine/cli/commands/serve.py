@@ -6,7 +6,7 @@ import logging
 import re
 import resource
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Final, Literal
@@ -14,6 +14,7 @@ from typing import Any, Final, Literal
 import click
 
 from flowengine.cli.commands.worker import LogFormat, worker_log
+from flowengine.cli.ending import exit_code
 from flowengine.cli.options import (
     DURABILITIES,
     FiniteRange,
@@ -29,6 +30,7 @@ from flowengine.cli.options import (
 )
 from flowengine.cli.terminal import Results, complain, format_table
 from flowengine.engine.ports import Durability, JournalStore
+from flowengine.errors import FlowEngineError
 from flowengine.flow import Flow
 from flowengine.flowfile.project.project import Project, find_project
 from flowengine.models.dotenv import load_environment, read_environment
@@ -106,7 +108,24 @@ def _read_names(ctx: click.Context, param: click.Parameter, values: Sequence[str
 @store_option
 @click.option("--durability", type=click.Choice(DURABILITIES), default="full", show_default=True,
               help="What the record of runs survives, as for `run`.")  # fmt: skip
-def command(
+def command(flows: tuple[str, ...], host: str, log_format: LogFormat, quiet: bool, **options: Any) -> int:
+    """Serve the flows in FLOW files or below FOLDERs over HTTP: POST /flows/NAME takes inputs and gives outputs.
+
+    Programs need a key: `flowengine keys add NAME`. /openapi.json describes each flow. With a store on PostgreSQL
+    runs go into its queue, for `flowengine worker`; else they go on here, and what is left at SIGTERM or by a crash
+    goes on at the next start.
+    """
+    with worker_log(log_format, quiet=quiet, logger=_LOG):
+        try:
+            return _serve(flows, host=host, log_format=log_format, quiet=quiet, **options)
+        except FlowEngineError as error:
+            if log_format == "text":
+                raise
+            _LOG.error(str(error))
+            return exit_code(error)
+
+
+def _serve(
     flows: tuple[str, ...],
     port: int,
     host: str,
@@ -127,15 +146,10 @@ def command(
     durability: Durability,
     telemetry: TelemetryOptions,
 ) -> int:
-    """Serve the flows in FLOW files or below FOLDERs over HTTP: POST /flows/NAME takes inputs and gives outputs.
-
-    Programs need a key: `flowengine keys add NAME`. /openapi.json describes each flow. With a store on PostgreSQL
-    runs go into its queue, for `flowengine worker`; else they go on here, and what is left at SIGTERM or by a crash
-    goes on at the next start.
-    """
     is_here = is_loopback(host)
     if no_keys and not is_here:
         raise click.UsageError(f"--no-keys goes with this machine's own addresses, and {host} can be reached by others")
+    say = _LOG.info if log_format == "json" else complain
     with needing_extra("serve", "`flowengine serve`"):
         from flowengine.runners.run_driver import Admission
         from flowengine.server.serving import ConnectionLimits, address_of, listen, serve
@@ -145,11 +159,7 @@ def command(
     project = find_project(flows[0])
     links = [] if project.notify is None else [project.notify.host]  # By this name people come with links.
     known = (*LOOPBACK, *([] if is_here else [host, socket.gethostname().lower()]), *map(str.lower, (*names, *links)))
-    with (
-        worker_log(log_format, quiet=quiet, logger=_LOG),
-        open_journal(store, durability) as kept,
-        telemetry.sending(kept, _LOG.warning),
-    ):
+    with open_journal(store, durability) as kept, telemetry.sending(kept, _LOG.warning):
         with results.alone():
             app = make_serving_app(
                 kept,
@@ -174,13 +184,13 @@ def command(
         def announce() -> None:
             results.line(address)
             if not quiet:
-                _announce(service.flows, format_store(store), address, service.is_queued, no_keys)
-                _announce_budgets(kept, service.flows, project)
+                _announce(service.flows, format_store(store), address, service.is_queued, no_keys, say)
+                _announce_budgets(kept, service.flows, project, say)
 
         with listening, results.alone():
             serve(app, listening, announce, ConnectionLimits(request_timeout, _WITHOUT_HEAD), service.drain)
     if not quiet:
-        complain("stopped")
+        say("stopped")
     return 0
 
 
@@ -193,23 +203,32 @@ def _raise_file_limit() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
-def _announce(flows: Mapping[str, Flow], store: str, address: str, is_queued: bool, no_keys: bool) -> None:
-    complain(f"serves {', '.join(sorted(flows)) or 'no flow'}; runs are kept in {store}; Ctrl-C ends it")
+def _announce(
+    flows: Mapping[str, Flow],
+    store: str,
+    address: str,
+    is_queued: bool,
+    no_keys: bool,
+    say: Callable[[str], object],
+) -> None:
+    say(f"serves {', '.join(sorted(flows)) or 'no flow'}; runs are kept in {store}; Ctrl-C ends it")
     if not keeps(store):
-        complain("notice: runs are lost when it ends; --store names a place where they are kept")
+        say("notice: runs are lost when it ends; --store names a place where they are kept")
     if is_queued:
-        complain("runs go into the queue: `flowengine worker` goes on with them")
+        say("runs go into the queue: `flowengine worker` goes on with them")
     if no_keys:
-        complain("notice: it requires no key")
+        say("notice: it requires no key")
     from flowengine.serving.flow_inspection import nodes_with_shared_memory  # `keys` serves nothing.
 
     shared = [f"{name}: {path}" for name, flow in sorted(flows.items()) for path in nodes_with_shared_memory(flow)]
     if shared:
-        complain(f"notice: one memory for all who call ({', '.join(shared)}); `scope_id` of `memory` says whose it is")
-    complain(f"try: curl {address}/flows" + ("" if no_keys else ' -H "Authorization: Bearer KEY"'))
+        say(f"notice: one memory for all who call ({', '.join(shared)}); `scope_id` of `memory` says whose it is")
+    say(f"try: curl {address}/flows" + ("" if no_keys else ' -H "Authorization: Bearer KEY"'))
 
 
-def _announce_budgets(kept: JournalStore, flows: Mapping[str, Flow], project: Project) -> None:
+def _announce_budgets(
+    kept: JournalStore, flows: Mapping[str, Flow], project: Project, say: Callable[[str], object]
+) -> None:
     """Say which models keys with a budget may not ask, before a caller hears of it."""
     budgeted = [key.caller.name for key in _ring(kept).list() if key.caller.budget_usd_day is not None]
     if not budgeted:
@@ -219,7 +238,7 @@ def _announce_budgets(kept: JournalStore, flows: Mapping[str, Flow], project: Pr
     environ = read_environment(project.root, load_environment())
     unpriced = sorted({each for flow in flows.values() for each in models_without_price(flow, project, environ)})
     if unpriced:
-        complain(
+        say(
             f"notice: {', '.join(budgeted)} may not ask {', '.join(unpriced)}: the price is not known, and a day's "
             f"budget binds; say it in [prices] of the project file"
         )
