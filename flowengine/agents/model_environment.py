@@ -23,14 +23,14 @@ from flowengine.models.definitions import (
     read_said_key,
 )
 from flowengine.models.model import LoadsLibrary, Model
-from flowengine.models.open import default_model, get_embedding, get_llm, served_natively
+from flowengine.models.open import DefaultModel, default_model, get_embedding, get_llm, served_natively
 from flowengine.models.vendors import ProviderSettings, is_stand_in, needs_key
 from flowengine.models.wrappers.configured import configure_model
 from flowengine.models.wrappers.priced import find_user_price, with_price
 from flowengine.models.wrappers.retrying import FallbackModel, RetryingModel
 from flowengine.models.wrappers.timed import TimedModel
 
-__all__ = ["NamedModels", "TrackedEnviron", "check_taken", "open_model", "prepare_model"]
+__all__ = ["NamedModels", "TrackedEnviron", "check_taken", "find_default", "open_model", "prepare_model"]
 
 # --- An environment that records what was read from it
 
@@ -111,6 +111,15 @@ class _Known(NamedTuple):
 
 _known: Final[dict[tuple[Any, ...], _Known]] = {}
 _MOST_KNOWN: Final = 1000
+
+
+def find_default(settings: CallSettings) -> DefaultModel | None:
+    """The model that the environment gives to an agent that names none; None where one is named.
+
+    >>> find_default(CallSettings(surroundings=Surroundings({"GROQ_API_KEY": "k"}))).name
+    'groq/openai/gpt-oss-20b'
+    """
+    return default_model(settings.surroundings.environ) if settings.model is None else None
 
 
 def prepare_model(settings: CallSettings, *, has_tools: bool = False) -> None:

@@ -37,7 +37,7 @@ from flowengine.runners.row_runs import RowResult, RowRuns, RowSet, open_row_set
 from flowengine.runners.run import RunOptions
 from flowengine.runners.set_lease import hold_set
 
-__all__ = ["RowMeter", "RowsCommand", "pace_of", "rows_exit_code"]
+__all__ = ["RowMeter", "RowsCommand", "how_to_go_on", "pace_of", "rows_exit_code", "tell_stand_in"]
 
 _BOUNDS: Final = Budget._fields
 CONCURRENCY: Final = 20
@@ -159,6 +159,17 @@ def rows_exit_code(statuses: Mapping[str, int], left: int) -> int:
 # --- The command
 
 
+def tell_stand_in(plan: CompiledFlow) -> None:
+    """Say before the first row that the stand-in will answer, where nobody chose it."""
+    if (told := plan.stand_in_notice) is not None:
+        complain(f"notice: {told}")
+
+
+def how_to_go_on(fresh: bool) -> str:
+    """Says with which command the rows that are left are run. `fresh`: with `--fresh`, which pays for all again."""
+    return f"the same command{' without --fresh' * fresh} goes on where it was"
+
+
 def pace_of(*, batch: bool, deadline: float | None) -> BatchPace | None:
     """Returns the batch settings of `--batch` and `--deadline`; None for direct calls."""
     if deadline is not None and not batch:
@@ -193,12 +204,13 @@ class RowsCommand:
             complain(f"notice: no input takes the column{'s' * (len(data.unused) > 1)} {', '.join(data.unused)}")
         if not self._reporting.quiet:
             data.tell_invalid(complain)
+            tell_stand_in(self.plan)
         with self.running.open_store() as store:
             try:
                 rows = self._open_set(data, store)
             except FlowChangedError as error:
                 code = report(error)
-                complain("  --allow-changed goes on with the flow as it is now; --fresh runs all rows anew")
+                complain("  --allow-changed goes on with what is here now; --fresh runs all rows anew")
                 return code
             with hold_set(store, rows.id):  # Before the results of another process at work on it are written over.
                 return self._run(data, rows, store, pace)
@@ -270,7 +282,7 @@ class RowsCommand:
     def _tell_how_to_go_on(self, meter: RowMeter, rows: RowSet, code: int) -> None:
         failed = sum(meter.statuses[each] for each in ("failed", "partial"))
         if code in (INTERRUPTED, 4) or meter.done < meter.total:
-            complain("  the same command goes on where it was")
+            complain(f"  {how_to_go_on(self.options.fresh)}")
         if failed:
             complain("  --retry-failed goes on with the rows that failed")
         elif meter.were_there == meter.total:

@@ -46,8 +46,13 @@ _SHOWN: Final = 240
 
 
 def fingerprints_of(plan: CompiledFlow) -> Mapping[str, str]:
-    """Node → a short digest of what it is defined as, with the code that it calls."""
-    return {name: digest_of([text, plan.code.get(name)])[:16] for name, text in plan.fingerprints.items()}
+    """Node → a short digest of what it is defined as, with the code that it calls and the model that it asks where it
+    names none."""
+    models = {name: [each.name] for name, each in plan.default_models.items()}
+    return {
+        name: digest_of([text, plan.code.get(name), *models.get(name, ())])[:16]
+        for name, text in plan.fingerprints.items()
+    }
 
 
 def definition_of(plan: CompiledFlow) -> str:
@@ -151,6 +156,12 @@ class EvalRun:
             ),
         )
 
+    @property
+    def stand_in_notice(self) -> str:
+        """Says which nodes and judges the stand-in answers although nobody chose it; empty where there are none."""
+        plans = [self.plan, *([] if self.scorers.judging is None else [self.scorers.judging.plan])]
+        return "; ".join(dict.fromkeys(filter(None, (each.stand_in_notice for each in plans))))
+
     def _judging_definition(self) -> str:
         return "" if self.scorers.judging is None else definition_of(self.scorers.judging.plan)
 
@@ -182,7 +193,7 @@ class EvalRun:
         definition = digest_of([definition_of(plan), self.file.source.text])[:16]
         made = EvalSet(
             os.urandom(4).hex(), name, plan.name, time(), definition_of(plan), fingerprints_of(plan), self.version,
-            passes_from=passes_from, judging=self._judging_definition(),
+            passes_from=passes_from, judging=self._judging_definition(), stand_in=self.stand_in_notice,
         )  # fmt: skip
         if begun is not None and not begun.finished and not self.fresh:
             found = load_set(self.store, begun.id)

@@ -78,6 +78,8 @@ class EvalSet:
     """Scorer → the score from which on a row passes."""
     judging: str = ""
     """A digest of the judges as they were."""
+    stand_in: str = ""
+    """Says which nodes and judges the stand-in answered although nobody chose it."""
 
     @property
     def scorers(self) -> Sequence[str]:

@@ -107,6 +107,8 @@ def report_lines(report: EvalReport) -> Iterator[str | Sequence[Sequence[str]]]:
     made = report.of
     version = f" ({made.version})" if made.version else ""
     yield f"{made.eval}{version}: {report.runs:,} runs of '{made.flow}' ({report.statuses_line}), set {made.id}"
+    if made.stand_in:
+        yield f"notice: {made.stand_in}"
     yield report.paid_line
     yield report.seconds_line
     yield ""
@@ -208,6 +210,7 @@ def to_json(report: EvalReport) -> str:
                 "flow": made.flow,
                 "version": made.version,
                 "finished": made.finished,
+                "stand_in": made.stand_in or None,
                 "runs": report.runs,
                 "statuses": report.statuses,
                 "calls": report.calls,
@@ -343,6 +346,8 @@ def to_markdown(report: EvalReport) -> str:
     made, found = report.of, report.comparison
     counts = f"{report.runs:,} runs, {report.failed_runs:,} failed; {_cell(report.paid_line)}."
     lines = [f"### {_cell(made.eval)}", "", counts, ""]
+    if made.stand_in:
+        lines += [f"**No language model answered**: {_cell(made.stand_in)}.", ""]
     rows = [[*SCORER_HEADS], *map(scorer_cells, report.scorers)]
     table = [[cells[place] for place in (0, 1, 2, 4)] for cells in rows]
     if found is not None:

@@ -62,6 +62,7 @@ def report_page(
             heading,
             f"<h1>{escape(title)}</h1>",
             f"<p>{_summary(report)}</p>",
+            f"<p><strong>No language model answered</strong>: {escape(made.stand_in)}.</p>" if made.stand_in else "",
             _scorers_table(report),
             _slices_table(report),
             "" if report.comparison is None else _comparison(report.comparison, run_link),

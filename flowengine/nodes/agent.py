@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, Unpack, cast
 from flowengine.agents.agent import Agent
 from flowengine.agents.caller import naming, subject_of
 from flowengine.agents.evaluation import EvaluationAgent
-from flowengine.agents.model_environment import NamedModels, prepare_model
+from flowengine.agents.model_environment import NamedModels, find_default, prepare_model
 from flowengine.agents.prompt import Subject, text_of
 from flowengine.agents.question_files import files_of
 from flowengine.agents.routing import RoutingAgent
@@ -28,6 +28,7 @@ from flowengine.engine.graph import FALLBACK
 from flowengine.engine.ports import Ended, Park
 from flowengine.errors import DefinitionError, OutputError, RouteError, RunError, did_you_mean, refuse_other_kind
 from flowengine.models.model import Model
+from flowengine.models.open import DefaultModel
 from flowengine.nodes.code_digest import digest_handed
 from flowengine.nodes.gateway import asking_gateway_of, telling_gateway_of
 from flowengine.nodes.node import FlowNode, NodeSettings, Value
@@ -97,6 +98,11 @@ class AskingNode(FlowNode):
         chosen, stand_in = agent.settings.model, agent.settings.surroundings.stand_in
         return (stand_in or chosen or "") if isinstance(chosen, str | None) else chosen.name
 
+    @property
+    def default_model(self) -> DefaultModel | None:
+        agents = () if self.prototype is None else _agents_of(self.prototype)
+        return next(filter(None, (find_default(each.settings) for each in agents)), None)
+
     def prepare(self) -> None:
         if self.prototype is not None:
             _prepare(self.prototype)
@@ -108,13 +114,18 @@ class AskingNode(FlowNode):
             return Park()
 
 
+def _agents_of(agent: Agent | RoutingAgent | EvaluationAgent) -> Sequence[Agent | RoutingAgent | EvaluationAgent]:
+    """An agent, with its judge and its router."""
+    inner = (agent.evaluator, agent.router) if isinstance(agent, Agent) else ()
+    return [agent, *filter(None, inner)]
+
+
 def _prepare(agent: Agent | RoutingAgent | EvaluationAgent) -> None:
     """Open every model that an agent will ask, those of judge, router and context providers included; and see that
     there is a library for its MCP servers."""
     if isinstance(agent, Agent):
-        for inner in (agent.evaluator, agent.router):
-            if inner is not None:
-                _prepare(inner)
+        for inner in _agents_of(agent)[1:]:
+            _prepare(inner)
         if agent.tooling.servers:
             from flowengine.tools.mcp.client import check_library  # Most agents name no server.
 

@@ -15,7 +15,7 @@ from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar, Final, NamedTuple, Protocol, Self, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Protocol, Self, Unpack
 
 import anyio
 import anyio.to_thread
@@ -44,6 +44,9 @@ from flowengine.nodes.node import FlowNode, NodeSettings, RunLimits
 from flowengine.nodes.policy import wrap_node
 from flowengine.nodes.run_inputs import InputField
 
+if TYPE_CHECKING:
+    from flowengine.models.open import DefaultModel
+
 __all__ = [
     "CompiledFlow",
     "ContainerNode",
@@ -59,6 +62,8 @@ __all__ = [
 CODE_SCHEME: Final = f"code-1.{sys.version_info.major}.{sys.version_info.minor}-"
 """How digests of code begin. Those of another FlowEngine or Python say nothing about these."""
 
+_MOST_NAMED: Final = 5
+"""Nodes that a message names."""
 _INDEX: Final = re.compile(r"(\.round)?\[\d+\]")
 _IN_PATHS: Final = re.compile(r"[.\[\]\x00-\x1f\x7f]")
 """What separates a node from the place of it in the paths of a run."""
@@ -240,6 +245,27 @@ class CompiledFlow:
     @cached_property
     def _code_texts(self) -> Mapping[str, CodeReading | None]:
         return {path: node.read_code() for path, node in self.all_nodes.items()}
+
+    @property
+    def default_models(self) -> Mapping[str, DefaultModel]:
+        """Node that names no model → the one that the environment gives it now."""
+        found = {path: node.default_model for path, node in self.all_nodes.items()}
+        return {path: each for path, each in found.items() if each is not None}
+
+    @property
+    def stand_in_notice(self) -> str | None:
+        """Says which nodes the stand-in answers although nobody chose it; None where there are none."""
+        asked = {path: each.notice for path, each in self.default_models.items() if each.notice is not None}
+        if not asked:
+            return None
+        more = f" and {len(asked) - _MOST_NAMED} more" if len(asked) > _MOST_NAMED else ""
+        names = ", ".join(f"'{path}'" for path in list(asked)[:_MOST_NAMED])
+        return f"{names}{more} of flow '{self.name}': {next(iter(asked.values()))}"
+
+    def refuse_stand_in(self) -> None:
+        """Refuse to let the stand-in answer people who take it for a model, unless it is named."""
+        if (told := self.stand_in_notice) is not None:
+            raise ModelConfigError(f"{told}; with FLOWENGINE_DEFAULT_MODEL=offline the stand-in is meant")
 
     @cached_property
     def server_checks(self) -> Sequence[tuple[str, FlowNode]]:

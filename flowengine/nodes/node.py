@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from inspect import Parameter, signature
-from typing import Any, ClassVar, Final, Literal, Protocol, Self, TypedDict, cast, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Protocol, Self, TypedDict, cast, runtime_checkable
 
 from flowengine.core.argument_kinds import check_arguments
 from flowengine.core.budget import Budget, OnLimit
@@ -36,6 +36,9 @@ from flowengine.errors import (
     unknown_argument,
 )
 from flowengine.nodes.code_reading import CodeReading, read_code
+
+if TYPE_CHECKING:
+    from flowengine.models.open import DefaultModel
 
 __all__ = [
     "FlowNode",
@@ -378,6 +381,11 @@ class FlowNode(ABC):
         if not self.says_its_definition:
             return read_code([self.when, self.set or None, *self.code, *self.identity()])
         return read_code(self.code) if self.code else None
+
+    @property
+    def default_model(self) -> DefaultModel | None:
+        """The model that the environment gives to an agent in it that names none; None where each names its own."""
+        return None
 
     @property
     def says_its_definition(self) -> bool:

@@ -130,10 +130,12 @@ class RowSet(NamedTuple):
 def open_row_set(
     plan: CompiledFlow, store: JournalStore, name: str, key: str, *, fresh: bool = False, allow_changed: bool = False
 ) -> RowSet:
-    """The set that was begun under a key, or a new one. `FlowChangedError` where the flow was edited since.
+    """The set that was begun under a key, or a new one. `FlowChangedError` where the flow was edited since, or where
+    its nodes that name no model would ask another one.
 
     `fresh`: begin a new one in any case. `key` tells sets of one flow apart.
     """
+    models = ", ".join(sorted({each.name for each in plan.default_models.values()}))
     definition = _hash(dict(plan.fingerprints), dict(plan.code))
     new = os.urandom(4).hex()
     chosen: dict[str, str] = {}
@@ -142,7 +144,13 @@ def open_row_set(
         """In one step with keeping it: of two processes that begin a set at once, one goes on with the other's."""
         if kept is not None and not fresh and kept["flow"] != definition and not allow_changed:
             raise FlowChangedError(f"the flow '{plan.name}' was edited since its runs over '{name}' began")
-        chosen.update(set=new if kept is None or fresh else kept["set"], flow=definition)
+        # A set of before this was kept does not say it.
+        if kept is not None and not fresh and kept.get("models", models) != models and not allow_changed:
+            raise FlowChangedError(
+                f"the nodes of flow '{plan.name}' that name no model asked {kept['models']} when its runs over "
+                f"'{name}' began, and would ask {models} now"
+            )
+        chosen.update(set=new if kept is None or fresh else kept["set"], flow=definition, models=models)
         return dict(chosen)
 
     store.revise("rows", _hash(plan.name, key), choose)

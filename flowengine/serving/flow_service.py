@@ -109,6 +109,15 @@ class FlowService:
         self._queue = check_queue_name(queue) if hasattr(store, "transact") else None
         """None: runs go on here."""
 
+    def check_models(self) -> None:
+        """Raise what would keep runs here from the models that they mean: a missing key, or that none is chosen."""
+        if self.is_queued:
+            return  # Workers have the keys.
+        for flow in self.flows.values():
+            flow.plan.refuse_stand_in()
+            if not flow.plan.prepares_slowly:
+                flow.plan.prepare()
+
     @property
     def is_queued(self) -> bool:
         """Whether runs go into a queue, and workers go on with them."""

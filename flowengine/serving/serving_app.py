@@ -83,13 +83,15 @@ def make_serving_app(
     known, None for any, `any_address`: also by every IP address. `origins`: pages of other sites that may ask.
     `project`: its webhooks start flows, and its `allow_callbacks` are told of runs.
     `grace`: seconds that runs may take to end when it stops. `queue`: where runs go in a store on PostgreSQL.
-    `mcp_patience`, `mcp_on_cancel`: as `--patience` and `--on-cancel` of `flowengine mcp`.
+    `mcp_patience`, `mcp_on_cancel`: as `--patience` and `--on-cancel` of `flowengine mcp`. `ModelConfigError` where
+    runs go on here and a key is missing, or the stand-in would answer although nobody named it.
     """
     opened = as_store(store, durability)
     looked_up = os.environ if environ is None else environ
     if project is not None:
         looked_up = read_environment(project.root, looked_up)
     service = FlowService(opened, flows, admission=admission, environ=looked_up, grace=grace, queue=queue)
+    service.check_models()
     keys = KeyRing(opened) if needs_key else None
     metrics = ServingMetrics(service)
     callbacks = CallbackSender(service, () if project is None else project.allow_callbacks, looked_up)

@@ -72,7 +72,7 @@ def test_an_edited_flow_is_told_with_the_two_ways_on(flowengine: Command, folder
     flow.write_text(flow.read_text().replace("inputs.text", "inputs.text + '!'"))
     said = flowengine("run", "shout.yaml", "--data", "rows.jsonl")
     assert said.code == 5
-    assert "--allow-changed goes on with the flow as it is now; --fresh runs all rows anew" in said.err
+    assert "--allow-changed goes on with what is here now; --fresh runs all rows anew" in said.err
     fresh = flowengine("run", "shout.yaml", "--data", "rows.jsonl", "--fresh")
     assert json.loads(fresh.out)["outputs"] == {"loud": "A!"}
 

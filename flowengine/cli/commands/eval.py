@@ -12,7 +12,7 @@ import click
 
 from flowengine.cli.ending import INTERRUPTED, run_until_interrupted
 from flowengine.cli.options import FiniteRange, duration, open_journal, store_option, strict_limits_option
-from flowengine.cli.run_rows import RowMeter, pace_of
+from flowengine.cli.run_rows import RowMeter, how_to_go_on, pace_of
 from flowengine.cli.terminal import Results, complain, format_table
 from flowengine.core.budget import Budget
 from flowengine.core.output_file import tells_refusals, write_output
@@ -137,7 +137,7 @@ def run_eval(
     if not made.finished:
         is_limited = run.ledger.has_refused
         reason = "a limit was reached" if is_limited else "a batch could not be looked at"
-        complain(f"{reason}: the same command goes on where it was")
+        complain(f"{reason}: {how_to_go_on(fresh)}")
         return 4 if is_limited else 1
     reason = made.reason_of_no_score()
     if reason is not None:
@@ -148,6 +148,8 @@ def run_eval(
 def _run(run: EvalRun, results: Results, *, quiet: bool) -> EvalSet | None:
     """Run an eval; None where it was interrupted."""
     meter = RowMeter(run.total, quiet=quiet, is_batched=run.batch is not None)
+    if run.stand_in_notice and not quiet:
+        complain(f"notice: {run.stand_in_notice}")
     run.heard = meter.hear
     try:
         with results.alone():
@@ -155,7 +157,7 @@ def _run(run: EvalRun, results: Results, *, quiet: bool) -> EvalSet | None:
     finally:
         meter.end()
     if made is None:
-        complain("interrupted\n  the same command goes on where it was")
+        complain(f"interrupted\n  {how_to_go_on(run.fresh)}")
     return made
 
 

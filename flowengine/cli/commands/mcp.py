@@ -59,10 +59,9 @@ async def _serve(store: JournalStore, flows: list[str], patience: float, on_canc
     from flowengine.serving.mcp_server import McpSettings, make_mcp_server, serve_stdio
 
     settings = McpSettings(patience, "detach" if on_cancel == "detach" else "cancel", find_account())
-    async with (
-        FlowService(store, flows, environ=load_environment(), grace=_GRACE) as service,
-        anyio.create_task_group() as tasks,
-    ):
+    made = FlowService(store, flows, environ=load_environment(), grace=_GRACE)
+    made.check_models()
+    async with made as service, anyio.create_task_group() as tasks:
 
         async def end_at_signal() -> None:
             with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
