@@ -38,6 +38,7 @@ from flowengine.flowfile.checks.permissions import (
 from flowengine.flowfile.checks.report import Report
 from flowengine.flowfile.checks.results import check_engine_values, check_results, check_writers
 from flowengine.flowfile.checks.structure import check_structure, check_subflows
+from flowengine.flowfile.checks.unbounded import warn_of_unbounded
 from flowengine.flowfile.checks.warnings import (
     check_unused,
     warn_of_absent_values,
@@ -311,6 +312,7 @@ def _check(
         from flowengine.flowfile.checks.untrusted_texts import check_untrusted_texts  # A run does without it.
 
         check_untrusted_texts(spec, project or project_of(spec.path)[0], report)
+        warn_of_unbounded(spec, report)
     return [*problems, *report.found, *beside.found]
 
 

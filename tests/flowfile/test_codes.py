@@ -761,6 +761,19 @@ CASES: dict[str, list[tuple[str, str]]] = {
             "warning FE911 node 'b': 'inputs.n' is a text here",
         ),
     ],
+    "FE912": [
+        (
+            "nodes: {l: {type: loop, max_iterations: 3, on_exhausted: continue, nodes: {a: {prompt: x}}}}",
+            "3:9: warning FE912 node 'l': up to 3 rounds ask models, and nothing bounds what they cost; "
+            "add `limits: {model_calls: 6}`",
+        ),
+        (
+            "nodes:\n  a: {prompt: x, output: {type: array, items: {type: string}}}\n"
+            "  m: {type: map, over: nodes.a.output, nodes: {b: {prompt: '{{ item }}'}}}",
+            "5:24: warning FE912 node 'm': a model decides how long the list 'nodes.a.output' is, and each item is "
+            "worked on; add `maxItems: 20` to its schema, or `limits: {model_calls: 40}` to the map",
+        ),
+    ],
     "FE921": [
         (
             "inputs: {n: {type: string, untrusted: true}}\n"

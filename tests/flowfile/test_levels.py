@@ -33,6 +33,7 @@ nodes:
 outputs:
   text: "{{ nodes.polish.output.text }}"
   rounds: "{{ nodes.polish.output.iterations }}"
+limits: {model_calls: 20}
 """
 )
 
@@ -85,7 +86,9 @@ def found(text: str) -> list[str]:
 
 
 def codes(nodes: str, rest: str = "") -> list[str]:
-    return [each.code for each in check_text(f"flowengine: v1\nname: a\n{rest}\nnodes:\n{nodes}")]
+    """The codes of a flow with these nodes, whose calls are limited."""
+    limits = "limits: {model_calls: 99}"
+    return [each.code for each in check_text(f"flowengine: v1\nname: a\n{rest}\nnodes:\n{nodes}\n{limits}\n")]
 
 
 # --- models
@@ -230,6 +233,7 @@ nodes:
         over: "[1]"
         nodes:
           reader: {prompt: "{{ nodes.near.output }} {{ nodes.far.output }}"}
+limits: {model_calls: 20}
 """
     spec = spec_of(text)
     assert edges_of(spec) == [Edge("far", "outer")]
@@ -451,7 +455,7 @@ def test_bodies_without_an_order_race() -> None:
     nodes = (
         "  one: {type: loop, max_iterations: 2, nodes: {a: {prompt: x, set: {n: 1}}}}\n"
         "  two: {type: loop, max_iterations: 2, nodes: {b: {prompt: x, set: {n: 1}}}}\n"
-        "outputs: {n: '{{ shared_state.n }}'}"
+        "outputs: {n: '{{ shared_state.n }}'}\nlimits: {model_calls: 9}"
     )
     text = f"flowengine: v1\nname: a\nshared_state: {{n: {{}}}}\nnodes:\n{nodes}"
     [told] = found(text)
@@ -520,6 +524,7 @@ nodes:
     carry: {{n: "{{{{ round.n + 1 }}}}", same: "{{{{ round.same }}}}"}}
     nodes: {{a: {{prompt: "{{{{ inputs.n }}}}", set: {{k: 1}}}}}}
 outputs: {{all: ["{{{{ shared_state.k }}}}", "{{{{ shared_state.other }}}}"]}}
+limits: {{model_calls: 20}}
 """
     assert [each.code for each in check_text(text)] == expected
 

@@ -554,6 +554,14 @@ CODES: Final[Mapping[str, Code]] = {
         "`{{ … }}` for the value.",
         "outputs: {answer: nodes.a.output}",
     ),
+    "FE912": Code(
+        "a repetition without a bound",
+        "A map goes over a list that a model answers and whose schema has no `maxItems`, or the rounds of a loop ask "
+        "models and neither the loop, what it stands in, nor the flow has `limits` of `model_calls`, `tokens` or "
+        "`cost_usd`. Give it the bound that you mean; the warning shows a line to paste. `flowengine plan` says what "
+        "a run may cost.",
+        "polish: {type: loop, max_iterations: 3, until: nodes.judge.output.passed, nodes: {…}}",
+    ),
     "FE921": Code(
         "untrusted text that reaches an effect",
         "An attacker can write the text of an input marked `untrusted`, a tool, a request, a file, a retrieved document"
