@@ -20,7 +20,7 @@ from flowengine.errors import LONGEST_WAIT, DefinitionError, OutputError, RunErr
 from flowengine.models.http.status_errors import read_retry_after
 from flowengine.nodes.code_digest import digest_handed
 from flowengine.nodes.http_request import Answer, Expected, describe_url, make_request, read_body
-from flowengine.nodes.http_sender import Sender, SentAnswer
+from flowengine.nodes.http_sender import HttpSender, Sender, SentAnswer
 from flowengine.nodes.node import Effect, FlowNode, NodeSettings, Value, work_out
 from flowengine.tools.result_text import cut, text_of
 
@@ -79,6 +79,10 @@ class HttpNode(FlowNode):
         changed = copy(self)
         changed._sender, changed.effect = sender, "none"
         return changed
+
+    def prepare(self) -> None:
+        if isinstance(self._sender, HttpSender):
+            self._sender.check_variables(self._headers_env)
 
     async def run(self, context: Context, /) -> NodeResult:
         handed = self.handed(context)

@@ -31,7 +31,7 @@ from flowengine.core.address_rules import (
 from flowengine.core.file_keeper import refused_address
 from flowengine.core.file_values import FileRules, RefusedFileError
 from flowengine.core.secret_values import Secrets
-from flowengine.errors import RunError, UnknownEffectError, did_you_mean
+from flowengine.errors import DefinitionError, RunError, UnknownEffectError, did_you_mean
 from flowengine.models.http.connection_pool import (
     NoConnectionError,
     Origin,
@@ -78,6 +78,10 @@ async def look_up(host: str, port: int) -> Sequence[str]:
     """The addresses that the system has for a host."""
     found = await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return [str(each[4][0]) for each in found]
+
+
+def _describe_unset(header: str, variable: str) -> str:
+    return f"the header '{header}' comes from the environment variable {variable}, which is not set"
 
 
 @dataclass(frozen=True)
@@ -135,6 +139,12 @@ class HttpSender:
             raise RunError(f"the address '{describe_url(url)}' is not allowed{hint}")
         return rule
 
+    def check_variables(self, secret_headers: Mapping[str, str]) -> None:
+        """`DefinitionError` for a variable that a header comes from and that is not set here."""
+        for name, variable in secret_headers.items():
+            if not self.environ.get(variable, "").strip():
+                raise DefinitionError(_describe_unset(name, variable))
+
     def _secret_values(self, request: HttpRequest, rule: AddressRule) -> dict[str, str]:
         found: dict[str, str] = {}
         for name, variable in request.secret_headers.items():
@@ -145,7 +155,7 @@ class HttpSender:
                 )
             value = self.environ.get(variable, "").strip()
             if not value:
-                raise RunError(f"the header '{name}' comes from the environment variable {variable}, which is not set")
+                raise RunError(_describe_unset(name, variable))
             if not (value.isascii() and value.isprintable()):
                 raise RunError(f"the environment variable {variable} holds characters that no header can carry")
             found[name] = value

@@ -65,6 +65,10 @@ URL = 'url: "https://api.example.com/v1/x"'
             "FE522 node 'a': the value of OPENAI_API_KEY may not be sent to 'https://api.example.com/v1/'; add "
             '"https://api.example.com/v1/ API_TOKEN OPENAI_API_KEY" to `allow_http` in ',
         ),
+        (
+            'url: "https://elsewhere.net/x", headers_env: {A: ONE, B: TWO, C: ONE}',  # All in one pass.
+            "FE522 node 'a': the project does not allow this address; add \"https://elsewhere.net/ ONE TWO\" to ",
+        ),
         (f"{URL}, json: 1", "FE209 node 'a': a request with 'json' is no GET: give another 'method'"),
         (f"{URL}, method: PUT, json: 1, body: x", "FE209 node 'a': 'json' is the body already; remove 'body'"),
         (f"{URL}, method: POST, retry: {{attempts: 2}}", "FE209 node 'a': what has an external effect is done once"),
@@ -86,6 +90,16 @@ def test_mistakes_are_told_with_their_place(tmp_path: Path, node: str, expected:
     assert len(found) == 1, found
     assert found[0].startswith("flow.yaml:5:")
     assert expected in found[0]
+
+
+def test_all_that_the_project_does_not_allow_of_a_request_is_told_in_one_pass(tmp_path: Path):
+    """The line to paste is the same for each variable, and holds them all; also beside a slip in the address."""
+    pasted = '; add "https://api.example.com/v1/ API_TOKEN ONE TWO" to '
+    variables = "headers_env: {A: ONE, B: TWO}"
+    assert [pasted in each for each in told(tmp_path, f"{URL}, {variables}")] == [True, True]
+    address, *others = told(tmp_path, f'url: "https://api.exampel.com/v1/x", {variables}')
+    assert "did you mean 'https://api.example.com/v1/'?" in address
+    assert [pasted in each for each in others] == [True, True]
 
 
 @pytest.mark.parametrize(

@@ -56,14 +56,18 @@ def _check_address(node: HttpNodeSpec, path: KeyPath, project: Project, report: 
     rule = _rule_for(node.url, project)
     if rule is None:
         beginning = f"{'/'.join(before.split('/')[:3])}/"
-        known = [read.beginning for each in project.allow_http if (read := read_rule(each)) is not None]
-        nearest = report.nearest(beginning, known)
-        report.at_value("FE522", "the project does not allow this address", at, nearest or _hint(beginning, project))
-        return
+        known = {read.beginning: read for each in project.allow_http if (read := read_rule(each)) is not None}
+        nearest = report.nearest.of(beginning, known)
+        if nearest is None:  # One line allows the address and what is to be sent to it.
+            entry = " ".join([beginning, *dict.fromkeys(node.headers_env.values())])
+            report.at_value("FE522", "the project does not allow this address", at, _hint(entry, project))
+            return
+        report.at_value("FE522", "the project does not allow this address", at, f"; did you mean '{nearest}'?")
+        rule = known[nearest]
+    entry = " ".join(dict.fromkeys([rule.beginning, *rule.variables, *node.headers_env.values()]))
     for header, variable in node.headers_env.items():
         if variable not in rule.variables:
             text = f"the value of {variable} may not be sent to '{rule.beginning}'"
-            entry = " ".join([rule.beginning, *rule.variables, variable])
             report.at_value("FE522", text, (*path, "headers_env", header), _hint(entry, project))
 
 
