@@ -7,10 +7,13 @@ from functools import partial
 
 import anyio
 
+from flowengine.core.budget import Spending
 from flowengine.core.context import RunStatus
-from flowengine.engine.events import Event, RunFinished, RunStarted
+from flowengine.core.records import ModelCall, usage_of
+from flowengine.engine.events import Event, NodeRecorded, RunFinished, RunStarted
 from flowengine.engine.ports import Journal, JournalStore
 from flowengine.journal.stores import Listener, TeeJournal, tell_events
+from flowengine.runners.queue.run_totals import add_spending
 from flowengine.runners.run import Run
 from flowengine.runners.run_feed import RunFeed
 
@@ -41,6 +44,8 @@ class DrivenRun:
         self.started: RunStarted | None = None
         """There where it began here."""
         self.finished: RunFinished | None = None
+        self.spent = Spending()
+        """By calls that were made here."""
         self.run: Run | None = None
         self.failure: Exception | None = None
         self.is_put_back = False
@@ -55,6 +60,8 @@ class DrivenRun:
             self.started = event
         elif type(event) is RunFinished:
             self.finished = event
+        elif type(event) is NodeRecorded and type(event.record) is ModelCall:
+            self.spent = add_spending(self.spent, usage_of(event.record))
 
     def record(self) -> None:
         """The store has it from here on."""

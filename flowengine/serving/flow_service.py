@@ -23,7 +23,6 @@ from anyio.abc import TaskGroup
 from flowengine.core.context import EMPTY, RunStatus
 from flowengine.engine.events import Event, RunFinished
 from flowengine.engine.ports import JournalStore, RunInfo
-from flowengine.engine.restoring import History
 from flowengine.errors import (
     DefinitionError,
     FlowNotFoundError,
@@ -60,14 +59,13 @@ from flowengine.serving.outcomes import (
     read_call,
     start_of,
 )
+from flowengine.serving.run_booking import DAY, book_run, cost_of
 from flowengine.serving.run_follower import RunFollower
 from flowengine.serving.start_requests import read_start, run_id_of_key
 
 __all__ = ["AccessError", "FlowCaller", "FlowService", "KeyReusedError", "RunOutcome", "StartedRun", "run_id_of_key"]
 
 _LOG: Final = logging.getLogger("flowengine.serving")
-_DAY: Final = "day"
-"""Where the setting of a run says of which day's budget it is."""
 _STATUSES: Final[Sequence[str]] = get_args(RunStatus)
 _RETRY: Final = 0.02
 """Seconds until a key is looked at again whose run did not begin after all."""
@@ -301,9 +299,9 @@ class FlowService:
             return
         started = start_of(events)
         async with self._settling:
-            if caller is not None and caller.budget_usd_day is not None and _DAY in read_call(started):
-                day, most = read_call(started)[_DAY], started.settings["cost_usd"]
-                cost = _cost_of(events)
+            if caller is not None and caller.budget_usd_day is not None and DAY in read_call(started):
+                day, most = read_call(started)[DAY], started.settings["cost_usd"]
+                cost = cost_of(events)
                 await anyio.to_thread.run_sync(self.budgets.reopen, caller, day, run_id, most, cost)
             if not await self._requeue(run_id, events):
                 await self._local.go_on(run_id)
@@ -376,7 +374,7 @@ class FlowService:
         limit = self.flows[flow].plan.limits.bounds.cost_usd
         given, day = await anyio.to_thread.run_sync(self.budgets.reserve, caller, start.run_id, limit)
         settings = start.options.settings
-        settings = {**settings, SERVED: {**settings[SERVED], _DAY: day}, "cost_usd": given, "needs_prices": True}
+        settings = {**settings, SERVED: {**settings[SERVED], DAY: day}, "cost_usd": given, "needs_prices": True}
         start = start._replace(options=replace(start.options, settings=settings))
         try:
             return await self._begin(flow, start, tokens)
@@ -395,7 +393,7 @@ class FlowService:
 
     def _settle_soon(self, driven: DrivenRun) -> None:
         """A run that went on here has ended or waits."""
-        is_bound = driven.started is None or _DAY in read_call(driven.started)
+        is_bound = driven.started is None or DAY in read_call(driven.started)
         if self._tasks is not None and is_bound:
             self._tasks.start_soon(logging_failure, partial(self._settle, driven.run_id), f"run {driven.run_id}")
 
@@ -404,14 +402,10 @@ class FlowService:
             if self.driver.drives(run_id):  # It was resumed since.
                 return
             events = await self._follower.events(run_id)
-            started, outcome = start_of(events), RunOutcome.of(events)
-            how = read_call(started)
-            if _DAY not in how or not outcome.has_ended:
-                return
-            if queue_of(self.store, started) and await anyio.to_thread.run_sync(standing_of, self.store, run_id):
+            is_queued = queue_of(self.store, start_of(events)) is not None
+            if is_queued and await anyio.to_thread.run_sync(standing_of, self.store, run_id):
                 return  # A worker is to go on with it.
-            cost = _cost_of(events)
-            await anyio.to_thread.run_sync(self.budgets.settle, how[CALLER], how[_DAY], run_id, cost)
+            await anyio.to_thread.run_sync(book_run, self.budgets, events)
 
     async def _begin(self, flow: str, start: RunStart, tokens: bool) -> bool:
         """Tells whether the run began; False, or a `JournalError`: its id may be there already."""
@@ -459,11 +453,6 @@ class FlowService:
 
         await requeue(queue_store(self.store), run_id)
         return True
-
-
-def _cost_of(events: Sequence[Event]) -> float:
-    """What a run counts for: what is on record, and at their most the calls whose answers never came."""
-    return RunRecord(events).usage.most_usd + History(events).unrecorded_usd
 
 
 def _load_flows(given: Iterable[Flow | str | PathLike[str]], environ: Mapping[str, str]) -> Mapping[str, Flow]:

@@ -28,6 +28,7 @@ from flowengine.errors import (
     StoreUnavailableError,
 )
 from flowengine.flow import Flow
+from flowengine.journal.run_lookup import labels_of
 from flowengine.journal.value_types import only_looking
 from flowengine.masking.masker import Masker
 from flowengine.runners import local
@@ -142,10 +143,11 @@ class LocalRuns:
         events = await self._follower.events(run_id)
         if self._driver.drives(run_id):
             return
-        flow = start_of(events).flow
+        started = start_of(events)
+        flow = started.flow
         if flow not in self._flows:
             raise FlowNotFoundError(f"run '{run_id}' is of flow '{flow}', which is not here")
-        driven = self._driver.reserve(run_id, flow)
+        driven = self._driver.reserve(run_id, flow, labels_of(started).get(CALLER, ""))
         try:
             driven.journal = driven.store.open(run_id)
             driven.feed.next = len(driven.journal.read())

@@ -21,6 +21,7 @@ from flowengine.engine.events import (
     RunStarted,
 )
 from flowengine.errors import FlowEngineError, RunNotFoundError, StoreCorruptError
+from flowengine.runners.queue.run_totals import CALLER
 from flowengine.runs import Question, RunRecord
 
 __all__ = [
@@ -40,8 +41,6 @@ __all__ = [
     "start_of",
 ]
 
-CALLER: Final = "caller"
-"""The label of a run that says who called."""
 SERVED: Final = "served"
 """The setting of a run that says how it was called."""
 ENDED: Final = frozenset({"succeeded", "failed", "partial", "cancelled"})

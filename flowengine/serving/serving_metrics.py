@@ -1,4 +1,4 @@
-"""Counts what a server does, for Prometheus. Names of flows and statuses are its labels, never those of callers.
+"""Counts what a server does, for Prometheus. Its labels are names of flows and keys, and statuses.
 
 A registry of its own, so that two apps of one process do not count together.
 """
@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from flowengine.runners.driven_run import DrivenRun
+from flowengine.runners.queue.run_totals import SPENT_METRICS
 from flowengine.serving.flow_service import FlowService
 from flowengine.version import __version__
 
@@ -37,7 +38,10 @@ class ServingMetrics:
             buckets=_SECONDS,
             registry=registry,
         )
-        self._runs = Counter("flowengine_runs", "Runs that stopped here.", ["flow", "status"], registry=registry)
+        self._runs = Counter(
+            "flowengine_runs", "Runs that stopped here.", ["flow", "caller", "status"], registry=registry
+        )
+        self._spent = [Counter(name, told, ["flow", "caller"], registry=registry) for name, told, _ in SPENT_METRICS]
         Info("flowengine_server", "The server.", registry=registry).info({"version": __version__})
         driver = service.driver
         gauges = {
@@ -55,7 +59,9 @@ class ServingMetrics:
 
     def _count_run(self, driven: DrivenRun) -> None:
         status = "interrupted" if driven.status == "running" else driven.status
-        self._runs.labels(driven.flow, status).inc()
+        self._runs.labels(driven.flow, driven.caller, status or "failed").inc()
+        for counter, (_, _, place) in zip(self._spent, SPENT_METRICS, strict=True):
+            counter.labels(driven.flow, driven.caller).inc(driven.spent[place])
 
     def count(self, route: str, method: str, status: int, seconds: float) -> None:
         """One request was answered."""

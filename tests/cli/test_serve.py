@@ -32,6 +32,9 @@ def test_a_key_is_told_once_as_the_last_word(folder: Path, flowengine: Command):
     assert re.fullmatch(r"fe_[0-9a-f]{8}_\S{43}", said.out.split()[-1])
     listed = flowengine("keys", "list")
     assert re.search(r"shop .* shout,ask +0 of 5 USD today +60/min", listed.out)
+    assert listed.out.split("\n")[0].split() == ["NAME", "ID", "ADDED", "FLOWS", "BUDGET", "RATE"]
+    [told] = json.loads(flowengine("keys", "list", "--json").out)
+    assert (told["name"], told["flows"], told["spent_usd_today"]) == ("shop", ["shout", "ask"], 0.0)
     assert said.out.split()[-1] not in listed.out + listed.err
     again = flowengine("keys", "add", "shop")
     assert (again.code, "there is a key 'shop' already" in again.err) == (2, True)

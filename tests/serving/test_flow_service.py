@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import anyio
 import anyio.from_thread
+import anyio.to_thread
 import pytest
 
 from flowengine.core.budget import Budget
@@ -35,7 +38,7 @@ from flowengine.nodes.node import RunLimits
 from flowengine.runners.driven_run import DrivenRun
 from flowengine.runners.run_driver import Admission, OverloadedError, StoppingError
 from flowengine.serving import local_runs
-from flowengine.serving.api_keys import QuotaError
+from flowengine.serving.api_keys import DayBudgets, QuotaError
 from flowengine.serving.flow_service import FlowService
 from flowengine.serving.outcomes import FlowCaller, KeyReusedError
 from flowengine.serving.serving_metrics import ServingMetrics
@@ -251,8 +254,8 @@ async def test_a_run_that_is_cancelled_or_put_back_is_counted_and_settled(store:
         await service.start("slow", {})
         await service.drain()
         text = metrics.text().decode()
-    for status in ("cancelled", "interrupted"):
-        assert f'flowengine_runs_total{{flow="slow",status="{status}"}} 1.0' in text
+    for caller, status in (("ann", "cancelled"), ("", "interrupted")):
+        assert f'flowengine_runs_total{{caller="{caller}",flow="slow",status="{status}"}} 1.0' in text
 
 
 async def test_a_run_is_answered_and_goes_on_here(store: JournalStore, counted: Counted):
@@ -371,6 +374,31 @@ async def test_on_postgresql_a_run_that_is_resumed_keeps_its_part_of_the_budget_
             await service.resume(run.run_id, ann)
             await service.start("hello", {}, caller=ann)
             assert service.budgets.read_spending("ann") == (0.0, pytest.approx(0.1 + 0.1 + 0.08))
+
+
+async def test_on_postgresql_a_worker_books_what_a_run_has_cost_when_it_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """No server has to look at the key again, and none has to run; a run that waits keeps its part."""
+    (tmp_path / "hello.yaml").write_text(
+        'flowengine: v1\nname: hello\nnodes: {ask: {type: approval, message: "Hi?", routes: {"yes": {}}}}\n'
+    )
+    monkeypatch.chdir(tmp_path)
+    ann = FlowCaller("ann", budget_usd_day=1.0)
+    with closing(PostgresStore(empty_database(), "full")) as store:
+        command = ["worker", "--until-idle", "--any-folder", "-q", "--store", store.url]
+        async with FlowService(store, ["hello.yaml"]) as service:
+            run = await service.start("hello", {}, caller=ann)
+            assert (await anyio.to_thread.run_sync(_run_command, command)).returncode == 0
+            assert service.budgets.read_spending("ann") == (0.0, pytest.approx(0.1))
+            await service.answer(run.run_id, "ask", "yes")
+        assert (await anyio.to_thread.run_sync(_run_command, command)).returncode == 0
+        assert store.status_of(run.run_id) == "succeeded"
+        assert DayBudgets(store).read_spending("ann") == (0.0, 0.0)
+
+
+def _run_command(words: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "flowengine", *words], capture_output=True, text=True, check=False)
 
 
 async def _never(driven: DrivenRun) -> Any:

@@ -367,7 +367,9 @@ def test_metrics_count_requests_by_route(api: Api):
     api.ann.get("/nowhere/at/all")
     text = api.ann.get("/metrics").text
     assert 'flowengine_requests_total{method="POST",route="/flows/{flow}",status="200"}' in text
-    assert 'flowengine_runs_total{flow="shout",status="succeeded"}' in text
+    assert 'flowengine_runs_total{caller="ann",flow="shout",status="succeeded"}' in text
+    for name in ("model_calls", "tokens", "cost_usd", "unpriced_calls"):
+        assert f'flowengine_{name}_total{{caller="ann",flow="shout"}} 0.0' in text
     assert "nowhere" not in text
     assert "flowengine_runs_running 0.0" in text
     assert [api.nobody.get(path).status_code for path in ("/healthz", "/readyz", "/metrics")] == [200, 200, 401]

@@ -9,7 +9,7 @@ import socket
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 
@@ -35,6 +35,9 @@ from flowengine.flow import Flow
 from flowengine.flowfile.project.project import Project, find_project
 from flowengine.models.dotenv import load_environment, read_environment
 from flowengine.server.safety import LOOPBACK, is_loopback
+
+if TYPE_CHECKING:
+    from flowengine.serving.api_keys import ApiKey
 
 __all__ = ["command", "keys_command"]
 
@@ -279,8 +282,9 @@ def add_key(
 
 
 @keys_command.command("list")
+@click.option("--json", "as_json", is_flag=True, help="Print an array of objects.")
 @store_option
-def list_keys(store: str | None) -> int:
+def list_keys(as_json: bool, store: str | None) -> int:
     """List the keys, with what they may do and what they have spent today."""
     results = Results()
     with open_journal(_choose_kept(store)) as kept:
@@ -288,6 +292,9 @@ def list_keys(store: str | None) -> int:
         from flowengine.serving.api_keys import DayBudgets  # As above.
 
         spent = {key.caller.name: DayBudgets(kept).read_spending(key.caller.name) for key in keys}
+    if as_json:
+        results.value([_to_object(key, *spent[key.caller.name]) for key in keys])
+        return 0
     if not keys:
         complain("no keys: `flowengine keys add NAME` makes one")
     rows = [
@@ -301,15 +308,29 @@ def list_keys(store: str | None) -> int:
         ]
         for key in keys
     ]
-    results.lines(format_table(rows))
+    results.lines(format_table([["NAME", "ID", "ADDED", "FLOWS", "BUDGET", "RATE"], *rows] if rows else []))
     return 0
+
+
+def _to_object(key: ApiKey, spent: float, reserved: float) -> Mapping[str, Any]:
+    found = {**key.caller._asdict(), "id": key.id, "added": datetime.fromtimestamp(key.added, UTC).isoformat()}
+    return {**found, "spent_usd_today": spent, "reserved_usd_today": reserved}
 
 
 def _format_budget(budget: float | None, spent: float, reserved: float) -> str:
     if budget is None:
         return ""
-    held = f" + {reserved:.4g} reserved" if reserved else ""
-    return f"{spent:.4g}{held} of {budget:g} USD today"
+    held = f" + {_format_usd(reserved)} reserved" if reserved else ""
+    return f"{_format_usd(spent)}{held} of {_format_usd(budget)} USD today"
+
+
+def _format_usd(amount: float) -> str:
+    """Dollars to the millionth, as calls cost.
+
+    >>> _format_usd(5.4e-05), _format_usd(5.0), _format_usd(0)
+    ('0.000054', '5', '0')
+    """
+    return f"{amount:,.6f}".rstrip("0").rstrip(".")
 
 
 @keys_command.command("remove")

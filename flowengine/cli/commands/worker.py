@@ -6,7 +6,7 @@ import json
 import logging
 import socket
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from functools import partial
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 import anyio
+import anyio.to_thread
 import click
 
 from flowengine.cli.ending import exit_code
@@ -26,6 +27,7 @@ from flowengine.cli.options import (
     store_option,
 )
 from flowengine.cli.terminal import escape_controls
+from flowengine.engine.events import Event
 from flowengine.errors import FlowEngineError
 from flowengine.flowfile.project.project import find_project
 from flowengine.models.dotenv import load_environment
@@ -172,12 +174,16 @@ def _work(
             settings["scheduled"] = WorkerSchedules(project.schedules, project.root)
             names = ", ".join(each.name for each in project.schedules)
             log_notice(WorkerNotice(f"serves the schedules {names}", "started"))
-        pace = Pace(grace=grace)
-        anyio.run(
-            partial(
-                work, place, pace=pace, tell=log_notice, wait=not until_idle, environ=load_environment(), **settings
-            )
-        )
+        from flowengine.serving.api_keys import DayBudgets
+        from flowengine.serving.run_booking import book_run  # Knows all of runs, which `--help` does without.
+
+        budgets = DayBudgets(kept)
+
+        async def book(events: Sequence[Event]) -> None:
+            await anyio.to_thread.run_sync(book_run, budgets, events)
+
+        settings |= {"pace": Pace(grace=grace), "environ": load_environment(), "stopped": book}
+        anyio.run(partial(work, place, tell=log_notice, wait=not until_idle, **settings))
     return 0
 
 

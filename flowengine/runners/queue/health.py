@@ -24,6 +24,7 @@ from starlette.routing import Route
 from flowengine.core.context import EMPTY
 from flowengine.errors import FlowEngineError
 from flowengine.runners.queue.heartbeat import WorkerHeartbeat
+from flowengine.runners.queue.run_totals import SPENT_METRICS
 from flowengine.runners.queue.status import QueueStatus, queues_of, workers_of
 from flowengine.version import __version__
 
@@ -73,6 +74,16 @@ def metrics_of(vitals: WorkerHeartbeat, queues: Sequence[QueueStatus] | None) ->
     yield Metric("flowengine_worker_concurrency", "gauge", "Runs that it may hold.", [(EMPTY, vitals.concurrency)])
     told = [({"event": event}, count) for event, count in sorted(vitals.counts.items())]
     yield Metric("flowengine_worker_events_total", "counter", "What happened to runs in it, by event.", told)
+    totals = vitals.totals
+    ended = [
+        ({"flow": flow, "caller": caller, "status": status}, count)
+        for (flow, caller, status), count in sorted(totals.runs.items())
+    ]
+    yield Metric("flowengine_runs_total", "counter", "Runs that stopped here, by flow, caller and status.", ended)
+    spent = [({"flow": flow, "caller": caller}, each) for (flow, caller), each in sorted(totals.spent.items())]
+    for name, told, place in SPENT_METRICS:
+        samples = [(labels, float(each[place])) for labels, each in spent]
+        yield Metric(f"{name}_total", "counter", told, samples)
     yield Metric("flowengine_store_up", "gauge", "Whether the store answered just now.", [(EMPTY, queues is not None)])
     if queues is None:
         return

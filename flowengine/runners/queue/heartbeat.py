@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
+from flowengine.runners.queue.run_totals import RunTotals
 from flowengine.version import __version__
 
 if TYPE_CHECKING:
@@ -70,6 +71,8 @@ class WorkerHeartbeat:
         self.is_stopping = False
         self.counts: Counter[str] = Counter()
         """What it told so far, by the word for what happened."""
+        self.totals = RunTotals()
+        """Runs that stopped in it, and what they spent."""
 
     @property
     def unreadiness(self) -> str | None:

@@ -8,7 +8,7 @@ die of is ended.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from time import time
@@ -139,11 +139,13 @@ class RunTask:
         busy: float,
         tell: Tell,
         refuse: Callable[[StoreVersionError], None],
+        stopped: Callable[[Sequence[Event]], Awaitable[None]],
     ) -> None:
         """`takeovers`: how often in a row a run is taken from writers that died. `busy`: seconds until a run is tried
-        again that somebody else writes. `refuse` is called where the store is a newer FlowEngine's by now."""
+        again that somebody else writes. `refuse` is called where the store is a newer FlowEngine's by now. `stopped`
+        gets the events of each run that ended here or waits."""
         self._app, self._store, self._plans = app, store, plans
-        self._tell, self._refuse = tell, refuse
+        self._tell, self._refuse, self._stopped = tell, refuse, stopped
         app.task(name=TASK, pass_context=True, retry=JobRetry(busy))(self._job)
         self.in_hand: set[int] = set()
         self.turns = Turns(store, takeovers)
@@ -184,6 +186,7 @@ class RunTask:
             if run is not None:
                 why = f": {run.error.message}" if run.error else ""
                 self._tell(WorkerNotice(f"run {run_id} {run.status}{why}", run.status, run_id))
+                await self._hand_on(run_id, run.events)
                 if run.status == "waiting":
                     await self._wake(run_id, run.events, context.job)
 
@@ -202,6 +205,7 @@ class RunTask:
                 self._put_back(run_id)
             if status in ("running", "waiting", "paused"):  # It had not begun here.
                 await close_run(self._store, run_id)
+            await self._hand_on(run_id)
         self._tell(WorkerNotice(f"run {run_id} was cancelled", "cancelled", run_id))
         raise JobAborted from None
 
@@ -309,6 +313,16 @@ class RunTask:
         """The run could not go on at all: who looks at it is told why."""
         await append_events(self._store, run_id, RunFinished(time(), "failed", None, error_info(error)))
         self._tell(WorkerNotice(f"run {run_id} failed: {error}", "failed", run_id))
+        await self._hand_on(run_id)
+
+    async def _hand_on(self, run_id: str, events: Sequence[Event] | None = None) -> None:
+        """Give the events of a run that stopped here to who counts and books it; a run is over without that, too."""
+        try:
+            with only_looking():
+                events = await anyio.to_thread.run_sync(self._store.events, run_id) if events is None else events
+            await self._stopped(events)
+        except JournalError as error:
+            self._tell(WorkerNotice(f"run {run_id} is not booked yet: {error}", "not_booked", run_id))
 
     async def _wake(self, run_id: str, events: Sequence[Event], job: Job) -> None:
         """A run that waits holds no slot. It is looked at again when its question expires, and when those are to be

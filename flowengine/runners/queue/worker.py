@@ -13,7 +13,7 @@ import random
 import signal
 import socket
 import threading
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -30,6 +30,7 @@ from procrastinate.exceptions import ConnectorException
 from procrastinate.worker import Worker
 from psycopg_pool import AsyncConnectionPool, PoolClosed
 
+from flowengine.engine.events import Event
 from flowengine.errors import FlowEngineError, StoreVersionError
 from flowengine.journal.postgres.rates import PostgresRates
 from flowengine.journal.postgres.store import PostgresStore
@@ -284,15 +285,16 @@ async def work(
     wait: bool = True,
     health: socket.socket | None = None,
     scheduled: WorkerSchedules | None = None,
+    stopped: Callable[[Sequence[Event]], Awaitable[None]] | None = None,
 ) -> None:
     """Drive the runs of a queue, until SIGTERM or Ctrl-C; without `wait`, until there is none that could begin.
 
-    `tell` hears a line for each run that begins or ends. `health`: a bound socket, on which `/healthz`, `/readyz` and
-    `/metrics` are answered for as long as the worker lives. `environ`: where the flows' keys are looked up; None: in
-    the process's environment. The limits of providers are kept by all workers of the store together. A run is given up
-    whose writers die so often in a row: it is taken over `takeovers` times, and not once more. Raises
-    `StoreVersionError` where a newer FlowEngine has the store; where it has since the worker began, what that had in
-    hand is put back first.
+    `tell` hears a line for each run that begins or ends, `stopped` gets the events of each that ended or waits.
+    `health`: a bound socket, on which `/healthz`, `/readyz` and `/metrics` are answered for as long as the worker
+    lives. `environ`: where the flows' keys are looked up; None: in the process's environment. The limits of providers
+    are kept by all workers of the store together. A run is given up whose writers die so often in a row: it is taken
+    over `takeovers` times, and not once more. Raises `StoreVersionError` where a newer FlowEngine has the store; where
+    it has since the worker began, what that had in hand is put back first.
     """
     check_queue_name(queue)
     pace = pace or Pace()
@@ -307,7 +309,15 @@ async def work(
         ending = Ending()
         vitals = WorkerHeartbeat(queue, concurrency, fresh=pace.stalled + 2 * pace.heartbeat)
         tell = vitals.counting(tell)
-        task = RunTask(app, store, plans, takeovers=takeovers, busy=pace.busy, tell=tell, refuse=ending.refuse)
+
+        async def hand_on(events: Sequence[Event]) -> None:
+            vitals.totals.count(events)
+            if stopped is not None:
+                await stopped(events)
+
+        task = RunTask(
+            app, store, plans, takeovers=takeovers, busy=pace.busy, tell=tell, refuse=ending.refuse, stopped=hand_on
+        )
         vitals.in_hand = task.in_hand
         if health is not None:
             from flowengine.runners.queue.health import answering  # Only who asks for it needs a server.

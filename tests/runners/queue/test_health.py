@@ -57,6 +57,8 @@ async def test_a_worker_is_ready_while_it_takes_runs_and_counts_what_happened(
                 "flowengine_worker_runs 1",
                 "flowengine_worker_concurrency 4",
                 'flowengine_worker_events_total{event="begins"} 2',
+                f'flowengine_runs_total{{flow="{plan.name}",caller="",status="succeeded"}} 1',
+                f'flowengine_cost_usd_total{{flow="{plan.name}",caller=""}} 0',
                 "flowengine_store_up 1",
                 "flowengine_orphaned_runs 0",
                 'flowengine_queue_runs{queue="default",state="taken"} 1',

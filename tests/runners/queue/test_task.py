@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from procrastinate.retry import RetryDecision
 from procrastinate.testing import InMemoryConnector
 
 from flowengine.core.context import RunStatus
-from flowengine.engine.events import RunStarted
+from flowengine.engine.events import Event, RunStarted
 from flowengine.errors import StoreUnavailableError, StoreVersionError
 from flowengine.journal.postgres.store import PostgresStore
 from flowengine.models.wrappers.rate import RateLimiter
@@ -38,7 +39,20 @@ def a_task(store: PostgresStore, told: list[WorkerNotice]) -> RunTask:
     """What a worker does with jobs, without a queue that gives it any."""
     app = App(connector=InMemoryConnector())
     plans = WorkerFlows({}, lambda vendor, limits: RateLimiter(limits))
-    return RunTask(app, store, plans, takeovers=3, busy=BUSY, tell=told.append, refuse=lambda error: told.clear())
+
+    async def stopped(events: Sequence[Event]) -> None:
+        """Nobody books it."""
+
+    return RunTask(
+        app,
+        store,
+        plans,
+        takeovers=3,
+        busy=BUSY,
+        tell=told.append,
+        refuse=lambda error: told.clear(),
+        stopped=stopped,
+    )
 
 
 def decided(error: BaseException, attempts: int = 0) -> tuple[RetryDecision, float]:
