@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from flowengine.cli.commands.serve import _announce_budgets, read_origin  # pyright: ignore[reportPrivateUsage]
+from flowengine.cli.terminal import complain
 from flowengine.flow import Flow
 from flowengine.flowfile.project.project import find_project
 from flowengine.journal.stores import open_store
@@ -51,12 +52,12 @@ def test_keys_with_a_budget_are_told_of_models_without_a_price(folder: Path, cap
     with closing(open_store("memory:")) as store:
         ring = KeyRing(store)
         ring.add("free")
-        _announce_budgets(store, flows, find_project("new.yaml"))
+        _announce_budgets(store, flows, find_project("new.yaml"), complain)
         assert capsys.readouterr().err == ""
         ring.add("shop", budget_usd_day=5.0)
-        _announce_budgets(store, {"known": flows["known"]}, find_project("new.yaml"))
+        _announce_budgets(store, {"known": flows["known"]}, find_project("new.yaml"), complain)
         assert capsys.readouterr().err == ""
-        _announce_budgets(store, flows, find_project("new.yaml"))
+        _announce_budgets(store, flows, find_project("new.yaml"), complain)
     assert "notice: shop may not ask openai/made-up-model: the price is not known" in capsys.readouterr().err
 
 
