@@ -14,7 +14,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from flowengine.core.json_values import dumps
-from flowengine.journal.run_lookup import STATUS_WORDS, parse_labels
+from flowengine.journal.run_lookup import parse_labels
 from flowengine.server.problems import MEDIA_TYPE, Handler, ProblemError, answering_errors, problem_response
 from flowengine.server.requests import get_parts, read_json
 from flowengine.server.run_commands import ApprovalDecision
@@ -178,7 +178,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
         {200: ("The runs that are asked for.", "Runs"), 422: ("A label, a day or a page is none.", "Problem")},
         parameters=(
             Parameter("flow", "The flow's name."),
-            Parameter("status", "The run's status.", schema={"enum": [*STATUS_WORDS, ""]}),
+            Parameter("status", "The run's status."),
             Parameter("label", "NAME=VALUE: the run has that label; given several times, all of them.", schema=LABELS),
             Parameter("q", "Words in the run's inputs, outputs or errors, or in its id, flow's name, file or labels."),
             Parameter("mark", "The run has this mark."),
