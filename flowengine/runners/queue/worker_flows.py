@@ -80,7 +80,6 @@ class WorkerFlows:
                 files=files,
             )
             plan = replace(plan, interruptible=False)
-            plan.refuse_stand_in()
             if not plan.prepares_slowly:
                 plan.prepare()
         except DefinitionError as error:
