@@ -19,13 +19,14 @@ from flowengine.errors import (
     NodeError,
     ProjectError,
     StateConflictError,
+    UndecidedCall,
 )
 
 MADE: dict[type[FlowEngineError], FlowEngineError] = {
     FlowError: FlowError([Diagnostic("FE203", "unknown", line=2), Diagnostic("FE101", "wrong")]),
     NodeError: NodeError("a", "failed"),
     StateConflictError: StateConflictError("key", ("a", "b")),
-    EffectPendingError: EffectPendingError("r1", [("mail", "send", {"to": "x"})]),
+    EffectPendingError: EffectPendingError("r1", [UndecidedCall("mail", "send", {"to": "x"}, "mail")]),
     ProjectError: ProjectError("wrong", "FE801"),
     LimitError: LimitError("too much", part="a", limit="tokens", needed=3.0, ledger=lambda: None),
     BodyError: BodyError("a", ErrorInfo("ValueError", "no", node="a.b")),

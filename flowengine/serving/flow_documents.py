@@ -126,8 +126,9 @@ def _describe_call(flow: Flow, parameters: Sequence[Schema]) -> Schema:
     }
 
 
-def _header(name: str, description: str, schema: Schema = _TEXT) -> Schema:
-    return {"name": name, "in": "header", "description": description, "required": False, "schema": schema}
+def _header(name: str, description: str, schema: Schema | None = None) -> Schema:
+    said = {"name": name, "in": "header", "description": description, "required": False}
+    return {**said, "schema": _TEXT if schema is None else schema}
 
 
 def _json(schema: Schema) -> dict[str, Any]:
@@ -191,7 +192,9 @@ _ANSWERED: Final[Schema] = {
 }
 
 
-def _on_run(id: str, summary: str, body: str | None = None, status: str = "200", answer: Schema = _RUN_REF) -> Schema:
+def _on_run(
+    id: str, summary: str, body: str | None = None, status: str = "200", answer: Schema | None = None
+) -> Schema:
     asked: dict[str, Any] = {"parameters": [_RUN_ID]}
     problems = {"409": "As the run stands, it cannot be done.", "422": "Its record cannot be read."}
     if body is not None:
@@ -201,7 +204,7 @@ def _on_run(id: str, summary: str, body: str | None = None, status: str = "200",
         "operationId": id,
         "summary": summary,
         **asked,
-        "responses": {status: {"description": "The run.", "content": _json(answer)}, **_problems(problems)},
+        "responses": {status: {"description": "The run.", "content": _json(answer or _RUN_REF)}, **_problems(problems)},
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import subprocess
@@ -98,7 +99,10 @@ def write_call(folder: Path, call: str) -> None:
 
 def run(folder: Path, *arguments: str, signals: int = 0, number: int = signal.SIGINT) -> tuple[int, str, str]:
     """A command to its end, which is sent so many signals once its node has begun."""
-    process = subprocess.Popen([*COMMAND, *arguments], cwd=folder, text=True, stdout=-1, stderr=-1, stdin=-3)
+    environment = {**os.environ, "FLOWENGINE_STORE": f"sqlite:///{folder / 'runs.db'}"}
+    process = subprocess.Popen(
+        [*COMMAND, *arguments], cwd=folder, env=environment, text=True, stdout=-1, stderr=-1, stdin=-3
+    )
     deadline = time.monotonic() + 60
     for _ in range(signals):
         while not (folder / "begun").exists():

@@ -18,7 +18,7 @@ SECRET = "sk-of-the-project-0123456789"
 PROJECT = """\
 [models.fast]
 model = "openai/gpt-4o-mini"
-base_url = "https://ann:word@models.example/v1?key=abc"
+base_url = "https://ann:word@models.example/v1"
 key_env = "FAST_KEY"
 options = { seed = 7 }
 price = { input = 1, output = 2 }

@@ -31,7 +31,17 @@ from flowengine.runners.run import Run
 from tests.support.model_answers import Answer, Failure, Hang, Raw, Truncated
 from tests.support.model_server import ModelServer, Received
 
-__all__ = ["BROKEN", "check_broken", "check_busy", "check_down", "check_half_broken", "check_limited", "rows"]
+__all__ = [
+    "BROKEN",
+    "FINAL",
+    "check_broken",
+    "check_busy",
+    "check_down",
+    "check_final",
+    "check_half_broken",
+    "check_limited",
+    "rows",
+]
 
 MODEL: Final = "openai/gpt-4o-mini"
 
@@ -40,19 +50,23 @@ BROKEN: Final[Mapping[str, Answer]] = {
     "no JSON": Raw(b"hello", "text/plain"),
     "no text": Raw(b'{"id": "\xff\xfe'),
     "nothing": Raw(b""),
-    "null": Raw(b"null"),
-    "a list": Raw(b"[]"),
-    "an empty object": Raw(b"{}"),
     "no choices": Raw(b'{"id": "x", "object": "chat.completion", "model": "m", "choices": []}'),
     "no message": Raw(b'{"id": "x", "object": "chat.completion", "model": "m", "choices": [{"message": null}]}'),
     "another shape": Raw(b'{"choices": [{"message": "x"}]}'),
-    "a page with 200": Raw(b"<html><body>Welcome</body></html>", "text/html"),
     "a page with 502": Raw(b"<html><body>Bad Gateway</body></html>", "text/html", 502),
     "a 500": Failure(500, "out of order"),
     "an overload": Failure(529, "overloaded"),
     "a broken connection": Truncated(),
 }
 """What is no answer, and may be one when it is asked for again."""
+
+FINAL: Final[Mapping[str, Answer]] = {
+    "null": Raw(b"null"),
+    "a list": Raw(b"[]"),
+    "an empty object": Raw(b"{}"),
+    "a page with 200": Raw(b"<html><body>Welcome</body></html>", "text/html"),
+}
+"""What is no answer, and would be none when it is asked for again: each try could be billed."""
 
 
 def parallel(url: str, nodes: int, *, retries: int = 3, first_wait: float = 1.0, limiter: Any = None) -> Flow:
@@ -99,6 +113,17 @@ def check_broken(kind: str) -> None:
     assert run.error.type == "TransientModelError", run.error
     assert MODEL in run.error.message, run.error.message
     assert "gave up after 2 attempts" in run.error.message, run.error.message
+    assert "Traceback" not in run.error.message, run.error.message
+
+
+def check_final(kind: str) -> None:
+    """An answer that no repetition mends is asked for once, and the run says whose it was."""
+    with ModelServer(lambda _: FINAL[kind]) as server:
+        run = run_of(parallel(server.url, 1, retries=1, first_wait=0.01))
+        assert len(server.requests) == 1, f"{kind}: it was asked {len(server.requests)} times"
+    assert run.status == "failed"
+    assert run.error is not None
+    assert MODEL in run.error.message, run.error.message
     assert "Traceback" not in run.error.message, run.error.message
 
 

@@ -4,12 +4,25 @@ from __future__ import annotations
 
 import pytest
 
-from tests.faults.process_model import BROKEN, check_broken, check_busy, check_down, check_half_broken
+from tests.faults.process_model import (
+    BROKEN,
+    FINAL,
+    check_broken,
+    check_busy,
+    check_down,
+    check_final,
+    check_half_broken,
+)
 
 
 @pytest.mark.parametrize("kind", BROKEN)
 def test_a_run_that_gets_broken_answers_alone_fails_and_says_whose_they_were(kind: str) -> None:
     check_broken(kind)
+
+
+@pytest.mark.parametrize("kind", FINAL)
+def test_a_run_that_gets_what_no_repetition_mends_asks_once(kind: str) -> None:
+    check_final(kind)
 
 
 def test_a_run_that_gets_every_other_answer_broken_finishes() -> None:

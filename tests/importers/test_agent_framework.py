@@ -175,7 +175,7 @@ def test_a_question_is_asked_again_until_it_is_answered(import_files) -> None:
     assert done.outputs == {"messages": ["yes!"]}
 
 
-def test_tables_texts_and_requests(import_files) -> None:
+def test_tables_texts_and_requests(import_files, monkeypatch: pytest.MonkeyPatch) -> None:
     source = workflow("""
 - kind: SetVariable
   id: rows
@@ -201,6 +201,7 @@ def test_tables_texts_and_requests(import_files) -> None:
   response: Local.Body
 """)
     project, written, folder = import_files({"flow.yaml": source})
+    monkeypatch.setenv("IMPORTED_FETCH_AUTHORIZATION", "Bearer of-a-test")
     assert not written.errors
     assert not lost(project)
     assert project.settings["allow_http"] == ["https://api.example.com/ IMPORTED_FETCH_AUTHORIZATION"]

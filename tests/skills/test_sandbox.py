@@ -15,6 +15,7 @@ import tempfile
 import time
 from collections.abc import Callable, Generator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -248,8 +249,8 @@ async def test_a_script_that_is_cancelled_before_it_begins_never_does(
     """No thread was started for it, or one that comes to it when it is cancelled already."""
     works: list[Callable[[], Outcome]] = []
 
-    async def run_later(work: Callable[[], Outcome], *, abandon_on_cancel: bool) -> Outcome:
-        works.append(work)
+    async def run_later(work: Callable[..., Outcome], *arguments: object, **options: object) -> Outcome:
+        works.append(partial(work, *arguments))
         await anyio.sleep_forever()
         raise AssertionError
 

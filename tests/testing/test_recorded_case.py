@@ -268,6 +268,7 @@ nodes:
 """
     (tmp_path / "steps.yaml").write_text(text)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FLOWENGINE_STORE", f"sqlite:///{tmp_path}/runs.db")
     assert main(["run", "steps.yaml", "--run-id", "p", "-q"]) == 0
     assert main(["resume", "p", "--from", "b", "--set", "x=abc"]) == 2
     assert "x" in capsys.readouterr().err
