@@ -17,7 +17,7 @@ import pytest
 
 from flowengine.core.budget import Budget
 from flowengine.core.context import Context
-from flowengine.engine.events import RunFinished, RunResumed
+from flowengine.engine.events import NodeStarted, RunFinished, RunResumed
 from flowengine.engine.ports import JournalStore
 from flowengine.errors import (
     DefinitionError,
@@ -211,7 +211,12 @@ async def test_callers_take_turns_and_none_keeps_the_others_out(store: JournalSt
         await service.wait(quick.run_id)
         for each in first:
             await service.wait(each.run_id)
-    assert counted.calls[-1] == "slow"  # Ben came last, and was served before some that had waited longer.
+    began = {each.run_id: first_start(store, each.run_id) for each in (*first, quick)}
+    assert sorted(began, key=began.__getitem__).index(quick.run_id) == 2  # Right after the two that were at work.
+
+
+def first_start(store: JournalStore, run_id: str) -> float:
+    return min(event.at for event in store.events(run_id) if isinstance(event, NodeStarted))
 
 
 async def test_a_run_that_waits_for_its_turn_can_be_cancelled(store: JournalStore, counted: Counted):
