@@ -146,7 +146,7 @@ async def _left(which: str, target: float) -> Row:
     if not _drawn:
         with temporary() as folder:
             _drawn.extend(await draws(library(folder), 2_000))
-    left = 100 * (1 - getattr(add_up(_drawn), which))
+    left = 100 * (1 - getattr(add_up(each.saved for each in _drawn), which))
     return Row(f"10 skills, tokens left of loading all, {which}", left, target, "%")
 
 

@@ -15,7 +15,7 @@ from flowengine.engine.events import NodeRecorded
 from flowengine.journal.codec import decode, encode
 from flowengine.journal.replay import ASSUMED_DONE, Replay, reply_of
 from flowengine.models.messages import Message, ToolRequest
-from flowengine.models.model import Reply, Request, TokenUsage
+from flowengine.models.model import Reply, Request, TokenUsage, Unanswered
 from flowengine.models.scripted import ScriptedModel
 from flowengine.tools.tool import ToolResult
 
@@ -35,6 +35,7 @@ REPLIES = st.builds(
     attempts=st.integers(1, 9),
     seconds=st.floats(0, 1000),
     vendor_parts=st.lists(st.dictionaries(st.text(), st.text() | st.integers(-9, 9))).map(tuple),
+    unanswered=st.just(Unanswered()),  # What a call left open is counted where it was made, and not served again.
 )
 
 

@@ -104,8 +104,11 @@ def answer(body: Mapping[str, Any]) -> str:
 def main() -> None:
     model_url, store, run_id = sys.argv[1:]
 
+    # The module by its name: what a run's code is, it is in this process and in the one that resumes it.
+    from tests.support import improving as itself
+
     async def run() -> None:
-        await improving(HttpModel(model_url)).run(store=store, run_id=run_id)
+        await itself.improving(itself.HttpModel(model_url)).run(store=store, run_id=run_id)
 
     anyio.run(run)
 
