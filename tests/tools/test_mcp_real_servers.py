@@ -180,6 +180,7 @@ async def test_a_server_that_is_killed_and_restarted_in_the_middle_is_reached_ag
             await anyio.sleep(3)  # No server says that it has begun; a busy machine takes its time.
             await to_thread.run_sync(running.kill)
             await to_thread.run_sync(running.start)
-        assert lost[0].text.startswith("MCP server 'all' was lost during the call: ")
+        # The library may wait for the rest of a stream that the new server does not know: then the time ends it.
+        assert "took effect is unknown" in lost[0].text
         assert lost[0].may_have_acted
         assert await text(sets, "all_echo", message="again") == "Echo: again"
