@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import (
     AsyncGenerator,
     AsyncIterable,
-    AsyncIterator,
     Awaitable,
     Callable,
     Collection,
@@ -18,22 +17,18 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, aclosing, contextmanager
 from copy import copy
 from dataclasses import replace
 from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Final, Required, TypeAlias, TypedDict, TypeVar, Unpack, get_args
 
-import anyio
-from anyio.streams.memory import MemoryObjectSendStream
-
 from flowengine.agents.standalone import run_sync
 from flowengine.core.argument_kinds import check_arguments
 from flowengine.core.budget import Budget
 from flowengine.core.context import EMPTY, Context
-from flowengine.core.user_code import is_failure, is_interrupt
-from flowengine.engine.events import Event, TokenStreamed
+from flowengine.engine.events import Event
 from flowengine.engine.merging import Merge, StateKey
 from flowengine.engine.ports import Durability, JournalStore
 from flowengine.errors import (
@@ -46,15 +41,16 @@ from flowengine.errors import (
     unknown_argument,
 )
 from flowengine.journal.approvals import answer
-from flowengine.journal.stores import as_store, open_store, tell_events
+from flowengine.journal.stores import as_store, open_store
 from flowengine.nodes.compiled_flow import CompiledFlow, assemble
 from flowengine.nodes.node import FlowNode, RunLimits, check_call
 from flowengine.nodes.run_inputs import InputField, find_wrong_default
 from flowengine.runners import local
+from flowengine.runners.event_stream import EventStream, open_stream
 from flowengine.runners.run import Live, Run, RunOptions, unheard
 from visualize.drawable import Drawable
 
-__all__ = ["ApproveArguments", "EventStream", "Flow", "FlowSettings", "ResumeArguments", "RunArguments"]
+__all__ = ["ApproveArguments", "Flow", "FlowSettings", "ResumeArguments", "RunArguments"]
 
 if TYPE_CHECKING:
     from flowengine.agents.agent import Agent
@@ -64,8 +60,6 @@ if TYPE_CHECKING:
     from visualize.picture import Picture
 
 Step: TypeAlias = "FlowNode | Agent | RoutingAgent | EvaluationAgent"
-Streamed: TypeAlias = Event | TokenStreamed
-"""What a stream yields."""
 Store = JournalStore | str | None
 F = TypeVar("F", bound="Flow")
 
@@ -403,7 +397,7 @@ class Flow(Drawable):
         options = RunOptions(
             run_id=run_id, session=session, reuse=reuse, limits=limits, labels=labels, live=_hear(live)
         )
-        return _open_stream(store, durability, partial(self._start, inputs), options, tokens=tokens)
+        return open_stream(_opened(store, durability), partial(self._start, inputs), options, tokens=tokens)
 
     @names_arguments
     def stream_resume(
@@ -429,7 +423,7 @@ class Flow(Drawable):
             repeat_failed_items=repeat_failed_items,
             live=_hear(live),
         )
-        return _open_stream(store, durability, partial(self._resume, run_id), options, tokens=tokens)
+        return open_stream(_opened(store, durability), partial(self._resume, run_id), options, tokens=tokens)
 
     @names_arguments
     async def fork(
@@ -511,79 +505,9 @@ async def _run_in(store: Store, durability: Durability, begin: Callable[[Journal
         return _keep_run(await begin(journals), store)
 
 
-@asynccontextmanager
-async def _open_stream(
-    store: Store,
-    durability: Durability,
-    begin: Callable[[RunOptions, JournalStore], Awaitable[Run]],
-    options: RunOptions,
-    *,
-    tokens: bool,
-) -> AsyncGenerator[EventStream]:
-    send, receive = anyio.create_memory_object_stream[Streamed](float("inf"))
-    stream = EventStream(receive)
-    if tokens:
-        options = replace(options, live=partial(_send_text, send.send_nowait))
-    with _opened(store, durability) as journals:
-        try:
-            async with anyio.create_task_group() as tasks:
-                teed = tell_events(journals, send.send_nowait)
-                tasks.start_soon(_run_into, stream, send, partial(begin, options, teed))
-                try:
-                    yield stream
-                except BaseException as error:
-                    if not is_failure(error) and not is_interrupt(error):
-                        raise
-                    stream.failure = error  # Raised once the group is closed, so that it comes out alone.
-                tasks.cancel_scope.cancel()
-        finally:
-            receive.close()
-            send.close()
-    stream.raise_failure()
-
-
 def _hear(live: bool) -> Live | None:
     """The listener of a run that only other processes follow: it hears nothing."""
     return unheard if live else None
-
-
-def _send_text(send: Callable[[TokenStreamed], None], piece: TokenStreamed) -> None:
-    if piece.text:
-        send(piece)
-
-
-class EventStream(AsyncIterator[Streamed]):
-    """The events of a run that goes on, and what is told beside them; `run` is there once they have ended."""
-
-    def __init__(self, receive: AsyncIterator[Streamed]) -> None:
-        self._receive = receive
-        self.run: Run | None = None
-        self.failure: BaseException | None = None
-
-    def __aiter__(self) -> EventStream:
-        return self
-
-    async def __anext__(self) -> Streamed:
-        try:
-            return await anext(self._receive)
-        except StopAsyncIteration:
-            self.raise_failure()
-            raise
-
-    def raise_failure(self) -> None:
-        """Raise what ended the run before it could be told in events (wrong inputs, a broken journal)."""
-        if self.failure is not None:
-            failure, self.failure = self.failure, None
-            raise failure
-
-
-async def _run_into(stream: EventStream, send: MemoryObjectSendStream[Streamed], start: Callable[[], Awaitable[Run]]):
-    """Run, and close the stream at the end; a failure is kept, to be raised once the tasks are closed."""
-    with send:
-        try:
-            stream.run = await start()
-        except Exception as error:
-            stream.failure = error
 
 
 def _refuse_told_people(plan: CompiledFlow) -> None:

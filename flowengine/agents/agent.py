@@ -176,14 +176,9 @@ class Agent:
                 sandbox=skill_sandbox,
                 budget=context_budget,
             )
-            if self.sources is None and not self.tooling.servers:
-                self.tooling.check_rules(self.tooling.sets)
-            if self.sources is not None and self.sources.contexts is not None:
-                self.tooling.check_names(self.sources.contexts.tool_sets())
-            if improvement_callback is not None and not orchestration_mode:
-                raise DefinitionError("improvement_callback is used in orchestration mode only: set orchestration_mode")
+            self._check_tools()
             improvement = Improvement(max_improvement_iterations, improvement_patience, improvement_callback)
-            self.improvement: Improvement | None = improvement if orchestration_mode else None
+            self.improvement = _improvement(improvement, is_wanted=orchestration_mode)
             check_share("evaluation_threshold", evaluation_threshold)
         shared: dict[str, Any] = {
             "max_retries": max_retries,
@@ -252,6 +247,12 @@ class Agent:
             return response.added_to(found, self._question_of_chat(input_text))
 
         return run_sync(run)
+
+    def _check_tools(self) -> None:
+        if self.sources is None and not self.tooling.servers:
+            self.tooling.check_rules(self.tooling.sets)
+        if self.sources is not None and self.sources.contexts is not None:
+            self.tooling.check_names(self.sources.contexts.tool_sets())
 
     def _question_of_chat(self, input_text: str) -> str | None:
         """The input, where the context carries the chat; None where a history or a provider of the agent's does."""
@@ -378,6 +379,13 @@ class Agent:
         with naming(self.name):
             async for piece in pieces:
                 yield piece.added_to(context, question) if isinstance(piece, Response) else piece
+
+
+def _improvement(settings: Improvement, *, is_wanted: bool) -> Improvement | None:
+    """The settings, which are checked by now, where the agent improves; a callback for nothing is an error."""
+    if settings.callback is not None and not is_wanted:
+        raise DefinitionError("improvement_callback is used in orchestration mode only: set orchestration_mode")
+    return settings if is_wanted else None
 
 
 def _sources(**given: Any) -> Sources | None:

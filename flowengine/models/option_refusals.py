@@ -59,23 +59,23 @@ def find_refusals(
     >>> list(find_refusals("offline", "offline", {"seed": 7}))
     []
     """
-    given = {option: value for option, value in options.items() if value is not None}
-    if not given and not has_tools:
+    options = {option: value for option, value in options.items() if value is not None}
+    if not options and not has_tools:
         return
     can = capabilities_of(provider, name, said)
     if has_tools and can.tools is False:
         yield OptionRefusal("tools", "it calls none")
     refused = {**_OF_VENDORS.get(provider, {}), **({} if adapter == "litellm" else _AT_CHAT.get(provider, {}))}
-    yield from (OptionRefusal(option, refused[option]) for option in given if option in refused)
-    left = {option: value for option, value in given.items() if option not in refused}
-    yield from _of_values(provider, left)
-    yield from _of_effort(provider, can, left)
+    yield from (OptionRefusal(option, refused[option]) for option in options if option in refused)
+    options = {option: value for option, value in options.items() if option not in refused}
+    yield from _of_values(provider, options)
+    yield from _of_effort(provider, can, options)
     if provider in _OPENAI:
-        yield from _of_openai(provider, name, can, left, has_tools=has_tools)
+        yield from _of_openai(provider, name, can, options, has_tools=has_tools)
     elif provider == "anthropic":
-        yield from _of_anthropic(name, can, left)
+        yield from _of_anthropic(name, can, options)
     else:
-        yield from _of_others(provider, can, left)
+        yield from _of_others(provider, can, options)
 
 
 # --- vendors
@@ -133,14 +133,14 @@ _MOST_STOPS: Final = {"openai": 4, "azure": 4, "groq": 4}
 _HOTTEST: Final = {"anthropic": 1.0}
 
 
-def _of_values(provider: str, said: Mapping[str, Any]) -> Iterator[OptionRefusal]:
+def _of_values(provider: str, options: Mapping[str, Any]) -> Iterator[OptionRefusal]:
     tiers = _TIERS.get(provider)
-    if "service_tier" in said and tiers is not None and said["service_tier"] not in tiers:
+    if "service_tier" in options and tiers is not None and options["service_tier"] not in tiers:
         yield OptionRefusal("service_tier", f"it takes {', '.join(tiers)}")
     most = _MOST_STOPS.get(provider)
-    if most is not None and len(said.get("stop", ())) > most:
+    if most is not None and len(options.get("stop", ())) > most:
         yield OptionRefusal("stop", f"it takes {most} texts at most")
-    if said.get("temperature", 0) > _HOTTEST.get(provider, 2):
+    if options.get("temperature", 0) > _HOTTEST.get(provider, 2):
         yield OptionRefusal("temperature", f"it takes 0 to {_HOTTEST[provider]:g}")
 
 
@@ -155,50 +155,50 @@ _THINKS: Final = "it thinks before it answers, and takes none"
 _PENALTIES: Final = ("presence_penalty", "frequency_penalty")
 
 
-def _of_effort(provider: str, can: Capabilities, given: Mapping[str, Any]) -> Iterator[OptionRefusal]:
-    effort, efforts = given.get("reasoning_effort"), can.efforts
+def _of_effort(provider: str, can: Capabilities, options: Mapping[str, Any]) -> Iterator[OptionRefusal]:
+    effort, efforts = options.get("reasoning_effort"), can.efforts
     if effort is None or efforts is None or effort in efforts or (provider == "azure" and not can.is_known):
         return
     if not efforts:
-        told = "it does not think before it answers" if not can.thinks else "how much it thinks cannot be said"
+        reason = "it does not think before it answers" if not can.thinks else "how much it thinks cannot be said"
     elif effort == "none" and can.thinks:
-        told = f"its thinking cannot be stopped; it takes {', '.join(efforts)}"
+        reason = f"its thinking cannot be stopped; it takes {', '.join(efforts)}"
     else:
-        told = f"it takes {', '.join(efforts)}"
-    yield OptionRefusal("reasoning_effort", told)
+        reason = f"it takes {', '.join(efforts)}"
+    yield OptionRefusal("reasoning_effort", reason)
 
 
 def _of_openai(
-    provider: str, name: str, can: Capabilities, given: Mapping[str, Any], *, has_tools: bool
+    provider: str, name: str, can: Capabilities, options: Mapping[str, Any], *, has_tools: bool
 ) -> Iterator[OptionRefusal]:
     if provider == "azure" and not can.is_known:
         return  # The name is that of a deployment.
-    if "verbosity" in given and not _VERBOSE_SERIES.match(name) and (_ANSWERING.match(name) or name[:1] == "o"):
+    if "verbosity" in options and not _VERBOSE_SERIES.match(name) and (_ANSWERING.match(name) or name[:1] == "o"):
         yield OptionRefusal("verbosity", "only models since GPT-5 take it")
     refused: dict[str, str] = {}
     if can.thinks:
         refused |= dict.fromkeys(_PENALTIES, _THINKS)
     if can.thinks and not _STOPPED.match(name):
         refused["stop"] = _THINKS
-    if can.needs_responses(given, has_tools=has_tools):
-        refused = {**_at_responses(given), **refused}
-    yield from (OptionRefusal(each, refused[each]) for each in given if each in refused)
-    yield from _of_sampling(can, given)
+    if can.needs_responses(options, has_tools=has_tools):
+        refused = {**_at_responses(options), **refused}
+    yield from (OptionRefusal(each, refused[each]) for each in options if each in refused)
+    yield from _of_sampling(can, options)
 
 
-def _of_sampling(can: Capabilities, given: Mapping[str, Any]) -> Iterator[OptionRefusal]:
-    if can.is_sampled_at(given.get("reasoning_effort")) is not False:
+def _of_sampling(can: Capabilities, options: Mapping[str, Any]) -> Iterator[OptionRefusal]:
+    if can.is_sampled_at(options.get("reasoning_effort")) is not False:
         return
-    if "top_p" in given:
+    if "top_p" in options:
         yield OptionRefusal("top_p", _THINKS, is_left_out=True)
-    if given.get("temperature", 1) != 1:
+    if options.get("temperature", 1) != 1:
         yield OptionRefusal("temperature", "it thinks before it answers, and takes 1 alone", is_left_out=True)
 
 
-def _at_responses(given: Mapping[str, Any]) -> dict[str, str]:
+def _at_responses(options: Mapping[str, Any]) -> dict[str, str]:
     """Option → why OpenAI's Responses API refuses it."""
     refused = dict.fromkeys(_NOT_OF_RESPONSES, "OpenAI's Responses API, which it needs, has none")
-    if given.get("max_tokens", _LEAST_ANSWER) < _LEAST_ANSWER:
+    if options.get("max_tokens", _LEAST_ANSWER) < _LEAST_ANSWER:
         refused["max_tokens"] = f"at OpenAI's Responses API, which it needs, it is at least {_LEAST_ANSWER}"
     return refused
 
@@ -211,14 +211,14 @@ _LEAST_ANSWER: Final = 16
 """Tokens; the same source."""
 
 
-def _of_others(provider: str, can: Capabilities, given: Mapping[str, Any]) -> Iterator[OptionRefusal]:
-    refused = _at_responses(given) if can.api == "responses" else {}
+def _of_others(provider: str, can: Capabilities, options: Mapping[str, Any]) -> Iterator[OptionRefusal]:
+    refused = _at_responses(options) if can.api == "responses" else {}
     if provider == "xai" and can.thinks:  # docs.x.ai/developers/model-capabilities/text/reasoning
         refused |= dict.fromkeys((*_PENALTIES, "stop"), _THINKS)
-    yield from (OptionRefusal(each, refused[each]) for each in given if each in refused)
+    yield from (OptionRefusal(each, refused[each]) for each in options if each in refused)
     if can.sampling == "never":
-        told = "it takes no sampling parameters"
-        yield from (OptionRefusal(each, told) for each in ("temperature", "top_p", "top_k") if each in given)
+        reason = "it takes no sampling parameters"
+        yield from (OptionRefusal(each, reason) for each in ("temperature", "top_p", "top_k") if each in options)
 
 
 _LEAST_BUDGET: Final = 1024
@@ -226,37 +226,37 @@ _LEAST_SHARE: Final = 0.95
 """Of `top_p`, where the model thinks."""
 
 
-def _of_anthropic(name: str, can: Capabilities, given: Mapping[str, Any]) -> Iterator[OptionRefusal]:
-    if not given.keys() & {"thinking", "reasoning_effort", "temperature", "top_p", "top_k"}:
+def _of_anthropic(name: str, can: Capabilities, options: Mapping[str, Any]) -> Iterator[OptionRefusal]:
+    if not options.keys() & {"thinking", "reasoning_effort", "temperature", "top_p", "top_k"}:
         return
-    effort, budget = given.get("reasoning_effort"), given.get("thinking", {}).get("budget_tokens")
+    effort, budget = options.get("reasoning_effort"), options.get("thinking", {}).get("budget_tokens")
     is_thinking = budget is not None or effort not in (None, "none")
-    if can.is_known and not can.thinks and "thinking" in given:
+    if can.is_known and not can.thinks and "thinking" in options:
         yield OptionRefusal("thinking", "it does not think")
     if can.is_known and can.sampling == "never":
-        told = "it takes no sampling parameters"
-        yield from (OptionRefusal(each, told) for each in ("temperature", "top_p", "top_k") if each in given)
-    elif is_thinking and given.get("temperature", 1) != 1:
+        reason = "it takes no sampling parameters"
+        yield from (OptionRefusal(each, reason) for each in ("temperature", "top_p", "top_k") if each in options)
+    elif is_thinking and options.get("temperature", 1) != 1:
         yield OptionRefusal("temperature", "where it thinks, it takes 1 alone", is_left_out=True)
-    elif is_thinking and given.get("top_p", 1) < _LEAST_SHARE:
+    elif is_thinking and options.get("top_p", 1) < _LEAST_SHARE:
         yield OptionRefusal("top_p", f"where it thinks, it takes {_LEAST_SHARE} to 1")
-    elif "temperature" in given and "top_p" in given and re.match(_ONE_OF_BOTH, name):
+    elif "temperature" in options and "top_p" in options and re.match(_ONE_OF_BOTH, name):
         yield OptionRefusal("top_p", "it takes either a temperature or `top_p`")
     if budget is not None:
-        yield from _of_budget(can, budget, given)
+        yield from _of_budget(can, budget, options)
     elif can.is_known and can.thinks_by == "budget" and is_thinking:
         least = EFFORT_BUDGETS.get(str(effort), 0)
-        if given.get("max_tokens", least + 1) <= least:
-            told = f"for it, it thinks with {least} tokens, which are part of `max_tokens`, and that has to be more"
-            yield OptionRefusal("reasoning_effort", told)
+        if options.get("max_tokens", least + 1) <= least:
+            reason = f"for it, it thinks with {least} tokens, which are part of `max_tokens`, and that has to be more"
+            yield OptionRefusal("reasoning_effort", reason)
 
 
-def _of_budget(can: Capabilities, budget: int, given: Mapping[str, Any]) -> Iterator[OptionRefusal]:
+def _of_budget(can: Capabilities, budget: int, options: Mapping[str, Any]) -> Iterator[OptionRefusal]:
     if can.is_known and can.thinks_by == "effort":
         yield OptionRefusal("thinking", "how much it thinks is said by `reasoning_effort`: it takes no budget")
     elif budget < _LEAST_BUDGET:
         yield OptionRefusal("thinking", f"a budget is at least {_LEAST_BUDGET} tokens")
-    elif budget >= given.get("max_tokens", budget + 1):
+    elif budget >= options.get("max_tokens", budget + 1):
         yield OptionRefusal("thinking", "the budget is part of `max_tokens`, which has to be more")
 
 

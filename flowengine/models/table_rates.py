@@ -65,13 +65,13 @@ def read_rates(entry: Mapping[str, Any], at: datetime | None = None) -> list[Rat
     cheaper: Any = entry.get("off_peak_pricing")
     if at is not None and isinstance(cheaper, Mapping) and is_off_peak(cheaper.get("windows"), at):  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
         entry = {**entry, **cast("Mapping[str, Any]", cheaper)}
-    found = list(_read_plain(entry))
+    rates = list(_read_plain(entry))
     for step in _objects(entry.get("tiered_pricing")):
         begins: Any = next(iter(_list_of(step.get("range"))), 0)
         above = int(read_number(begins) or 0) if read_number(begins) is not None else None
         if above is not None:
-            found += (each._replace(above=max(above, each.above)) for each in _read_plain(step))
-    return found
+            rates += (each._replace(above=max(above, each.above)) for each in _read_plain(step))
+    return rates
 
 
 def _read_plain(entry: Mapping[str, Any]) -> Iterator[Rate]:
@@ -92,8 +92,8 @@ def pick_rate(rates: Iterable[Rate], kind: str, prompt_tokens: int, tier: str = 
     fitting = [each for each in rates if each.kind == kind and each.hours in (0, hours)]
     usual, special = (_pick_longest(fitting, prompt_tokens, each) for each in ("", tier))
     if special is None or usual is None or special.above >= usual.above:
-        found = special or usual
-        return None if found is None else found.dollars
+        rate = special or usual
+        return None if rate is None else rate.dollars
     short = min((each for each in fitting if not each.tier), key=lambda each: each.above).dollars
     scaled = special.dollars * usual.dollars / short if short else usual.dollars
     return min(scaled, max(special.dollars, usual.dollars))

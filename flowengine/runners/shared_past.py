@@ -41,45 +41,45 @@ def shared_events(events: Sequence[Event], shared: Collection[str], run_id: str,
     history, past = History(events), Past(events)
     places = {id(event): place for place, event in enumerate(events)}
     standings = {node: each for node, each in _find_standings(history, places).items() if _top_of(node) in shared}
-    found: list[tuple[int, Event]] = []
+    copies: list[tuple[int, Event]] = []
     for node, (started, ended) in standings.items():
         ending = None if ended is None else events[ended]
         if isinstance(ending, NodeSkipped) and ending.cause != "condition_false" and "." not in node:
             continue  # It is decided anew, as the run itself would.
         place = started if started is not None else ended or 0
         if started is not None:
-            found.append((place, NodeStarted(node, at)))
+            copies.append((place, NodeStarted(node, at)))
         if isinstance(ending, NodeFinished):
             result = past.results.get(node)
             calls = () if result is None else result.calls
-            found.append((ended or 0, NodeRecorded(node, at, Reused(run_id, node, calls))))
+            copies.append((ended or 0, NodeRecorded(node, at, Reused(run_id, node, calls))))
         if ending is not None:
-            found.append((ended or 0, ending._replace(at=at)))
-    found += _find_stops(events, standings, at)
+            copies.append((ended or 0, ending._replace(at=at)))
+    copies += _find_stops(events, standings, at)
     for node in history.attempts:
         if _top_of(node) in shared:
             records = history.attempts.of(node)
             place = standings.get(node, _Standing()).started or 0
-            found += [(place, NodeRecorded(node, at, each)) for each in _unfinished(records, run_id, node)]
-    yield from (event for _, event in sorted(found, key=lambda each: each[0]))
+            copies += [(place, NodeRecorded(node, at, each)) for each in _unfinished(records, run_id, node)]
+    yield from (event for _, event in sorted(copies, key=lambda each: each[0]))
 
 
 def _find_standings(history: History, places: Mapping[int, int]) -> dict[str, _Standing]:
-    found: dict[str, _Standing] = {}
+    standings: dict[str, _Standing] = {}
     for prefix in history.prefixes():
         for event in history.of(prefix):
             match event:
                 case NodeStarted(node=node):
-                    found[node] = _Standing(places[id(event)])
+                    standings[node] = _Standing(places[id(event)])
                 case NodeFinished(node=node) | NodeFailed(node=node):
-                    found[node] = found.get(node, _Standing())._replace(ended=places[id(event)])
+                    standings[node] = standings.get(node, _Standing())._replace(ended=places[id(event)])
                 case NodeSkipped(node=node, cause=cause):
-                    known = found.get(node, _Standing())
-                    if cause == "condition_false" or known.ended is None:  # Called off is not undone.
-                        found[node] = known._replace(ended=places[id(event)])
+                    standing = standings.get(node, _Standing())
+                    if cause == "condition_false" or standing.ended is None:  # Called off is not undone.
+                        standings[node] = standing._replace(ended=places[id(event)])
                 case _:
                     pass
-    return found
+    return standings
 
 
 def _find_stops(events: Sequence[Event], standings: Mapping[str, _Standing], at: float) -> Iterator[tuple[int, Event]]:
@@ -116,10 +116,10 @@ def _settled_questions(records: Sequence[Any]) -> Collection[str]:
     """The names of questions whose answers go over: what was said, and consents by which something was done."""
     answers = {each.name: each for each in records if type(each) is Answered}
     done = {each.key for each in records if type(each) is ToolCall}
-    found: set[str] = set()
+    names: set[str] = set()
     for each in records:
         if type(each) is ApprovalRequested and (answered := answers.get(each.name)) is not None:
             given = each.arguments if answered.form is None else answered.form
             if not each.tool or tool_key(each.tool, given or {}) in done:
-                found.add(each.name)
-    return found
+                names.add(each.name)
+    return names

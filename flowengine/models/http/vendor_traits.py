@@ -141,11 +141,11 @@ def traits_of(
     >>> traits_of("openai", "gpt-5-mini").token_limit, traits_of("openai", "gpt-4o").token_limit
     ('max_completion_tokens', 'max_tokens')
     """
-    found = _traits_of(provider, model, is_elsewhere)
+    traits = _traits_of(provider, model, is_elsewhere)
     if said:
         can = capabilities_of(provider, model, said)
-        found = replace(found, can=can, token_limit=_token_limit(found, can))
-    return found if structured_output is None else replace(found, structured_output=structured_output)
+        traits = replace(traits, can=can, token_limit=_token_limit(traits, can))
+    return traits if structured_output is None else replace(traits, structured_output=structured_output)
 
 
 def cache_minimum(provider: str, model: str) -> int | None:
@@ -156,36 +156,36 @@ def cache_minimum(provider: str, model: str) -> int | None:
 @lru_cache(maxsize=256)
 def _traits_of(provider: str, model: str, is_elsewhere: bool) -> VendorTraits:
     vendor, can = NATIVE[provider], capabilities_of(provider, model)
-    found = replace(vendor, name=provider, can=can, token_limit=_token_limit(vendor, can))
+    traits = replace(vendor, name=provider, can=can, token_limit=_token_limit(vendor, can))
     for rule in vendor.models:
         if re.search(rule.pattern, model):
-            found = replace(found, **rule.changes)
+            traits = replace(traits, **rule.changes)
             break
-    found = _as_listed(provider, model, found)
-    if found.structured_output == "json_schema" and (found.schemas_are_listed or (is_elsewhere and vendor.address)):
+    traits = _as_listed(provider, model, traits)
+    if traits.structured_output == "json_schema" and (traits.schemas_are_listed or (is_elsewhere and vendor.address)):
         is_listed = listed_schema_support(provider, model)
-        follows = is_listed is True or (is_listed is None and not found.schemas_are_listed and not is_elsewhere)
+        follows = is_listed is True or (is_listed is None and not traits.schemas_are_listed and not is_elsewhere)
         if not follows:
-            found = replace(found, structured_output="prompt")
+            traits = replace(traits, structured_output="prompt")
     if is_elsewhere and vendor.address:
-        found = replace(found, strict_schemas=False, strict_tools=False)
-    if is_elsewhere and found.cache_marks == "key":  # Another server may refuse what it does not know.
-        found = replace(found, cache_marks="key if asked for")
-    return found
+        traits = replace(traits, strict_schemas=False, strict_tools=False)
+    if is_elsewhere and traits.cache_marks == "key":  # Another server may refuse what it does not know.
+        traits = replace(traits, cache_marks="key if asked for")
+    return traits
 
 
 def _token_limit(vendor: VendorTraits, can: Capabilities) -> str:
     return (vendor.limit_of_thinking if can.thinks else "") or vendor.token_limit
 
 
-def _as_listed(provider: str, model: str, found: VendorTraits) -> VendorTraits:
+def _as_listed(provider: str, model: str, traits: VendorTraits) -> VendorTraits:
     """The traits with what the table says of shapes, bounds and caches."""
     entry = listed_entry(provider, model) or {}
     if provider in ("openai", "azure") and entry.get("supports_response_schema") is False:
-        found = replace(found, structured_output="prompt")
+        traits = replace(traits, structured_output="prompt")
     if provider == "anthropic" and isinstance(minimum := entry.get("prompt_cache_min_tokens"), int):
-        found = replace(found, cache_minimum=minimum)
-    return found
+        traits = replace(traits, cache_minimum=minimum)
+    return traits
 
 
 _BEFORE_SCHEMAS: Final = (
