@@ -26,6 +26,7 @@ import marshal
 import os
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from enum import Enum
 from functools import cached_property, partial
 from pathlib import PurePath
 from types import (
@@ -110,7 +111,7 @@ def _first_parts(value: Any, parts: Sequence[str | _Lead]) -> tuple[Sequence[str
     try:
         find: Callable[[], Any] = ref(value)
     except TypeError:
-        if len(value) > _MOST_HELD if hasattr(value, "__len__") else False:
+        if hasattr(value, "__len__") and len(value) > _MOST_HELD:
             return parts, False
         find = partial(_same, value)
     _SEEN[id(value)] = _Seen(find, parts)
@@ -167,6 +168,8 @@ class _Reader:
         self._numbers: dict[int, int] = {}
         self._held: list[Any] = []
         """What has a number, so that nothing else comes to have its `id`."""
+        self._modules: set[tuple[int, frozenset[str] | None]] = set()
+        """What has been read of which module: they may lead to one another."""
         self._waiting: deque[_Lead] = deque()
         self._pieces = 0
 
@@ -287,11 +290,10 @@ class _Reader:
     def _module(self, module: ModuleType, only: frozenset[str] | None) -> Iterator[str]:
         """Yields the texts of what is used of a module; `only`: of its names, None for all."""
         yield module.__name__
-        number = self._numbers.setdefault(id(module), len(self._numbers)) if only is None else None
-        if not is_authors_module(module.__name__) or (only is None and module in self._held):
+        if not is_authors_module(module.__name__) or (id(module), only) in self._modules:
             return
-        if number is not None:
-            self._held.append(module)
+        self._modules.add((id(module), only))
+        self._held.append(module)
         for key, value in sorted(vars(module).items()):
             if key.startswith("__") or (only is not None and key not in only):
                 continue
@@ -403,6 +405,8 @@ def _is_derived(kind: Any, key: Any) -> bool:
 
 
 def _reduce(value: Any) -> Any:
+    if isinstance(value, Enum):  # Some versions of Python tell its name alone.
+        return type(value), (value.name, value.value)
     registered = copyreg.dispatch_table.get(cast(Any, type(value)))
     return value.__reduce_ex__(4) if registered is None else registered(value)
 
@@ -417,10 +421,10 @@ def _plain(value: Any) -> str | None:
 
 def _relative(value: Any, file: Any) -> Any:
     """A path that lies where its module does is told from there: the same in each copy of a project."""
-    if not isinstance(file, str) or not (isinstance(value, PurePath) or (type(value) is str and os.path.isabs(value))):
+    if not (isinstance(file, str) and os.path.isabs(file) and (isinstance(value, PurePath) or type(value) is str)):
         return value
     folder, text = os.path.dirname(file), str(value)
-    is_near = os.path.isabs(text) and os.path.commonpath([folder, text]) != os.path.abspath(os.sep)
-    if isinstance(value, str) and not value.startswith(folder):
+    if not os.path.isabs(text) or (isinstance(value, str) and not text.startswith(os.path.join(folder, ""))):
         return value
+    is_near = os.path.commonpath([folder, text]) != os.path.abspath(os.sep)
     return ("path", os.path.relpath(text, folder)) if is_near else value

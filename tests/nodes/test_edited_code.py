@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Literal, NamedTuple
 
 import pytest
@@ -36,6 +37,7 @@ from flowengine.experiments.eval_run import fingerprints_of
 from flowengine.journal.memory import MemoryStore
 from flowengine.models.messages import ToolRequest
 from flowengine.models.scripted import ScriptedModel
+from flowengine.nodes.code_reading import read_code
 from flowengine.runners.local import changed_nodes
 from flowengine.runners.run import Run
 
@@ -238,6 +240,9 @@ EDITS: dict[str, Edit] = {
     ),
     "what is imported at the top": Edit(
         "from {helper} import g\ndef f(x): return g()", "return 1", "return 2", "def g(): return 1"
+    ),
+    "a module in a table": Edit(
+        "import {helper} as h\nT = {'h': h}\ndef f(x): return T['h'].g(x)", "x + 1", "x + 2", "def g(x): return x + 1"
     ),
     "what is imported inside": Edit(
         "def f(x):\n  from {helper} import g\n  return g()", "return 1", "return 2", "def g(): return 1"
@@ -539,3 +544,30 @@ def test_a_function_that_only_fills_a_list_does_not_depend_on_it_and_one_that_re
     assert [each.node for each in again.events if isinstance(each, NodeRecorded)][:1] == ["fill"]
     assert dict(again.outputs) == {"read": 1}
     assert "changed while the program runs" in notices(again)[0]
+
+
+def test_modules_that_import_each_other_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "edited_ring"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "a.py").write_text("from edited_ring import b\ndef g(): return 1\ndef f(): return 2\n")
+    (package / "b.py").write_text("import edited_ring.a as a\ndef g(): return 3\n")
+    (package / "start.py").write_text("from edited_ring import a, b\ndef f(x): return a.f() + b.g() + b.a.g()\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert read_code([importlib.import_module("edited_ring.start").f]).gaps == []
+
+
+def test_a_value_that_cannot_be_compared_is_read_beside_a_module() -> None:
+    class Odd:
+        def __eq__(self, other: object) -> bool:
+            raise ValueError("neither equal nor not")
+
+        __hash__ = None  # type: ignore[assignment]
+
+    code = ModuleType("edited_odd")
+    exec("def g(): return 1", vars(code))
+
+    def f(x: int, held: tuple[Any, ...] = (Odd(), {"m": code})) -> Any:
+        return held
+
+    assert "edited_odd" in read_code([f]).text
