@@ -177,10 +177,10 @@ def find_attribute(given: object, name: str, owner: str) -> Any:
 def names_arguments(function: Callable[P, R]) -> Callable[P, R]:
     """The function, whose refusal of a keyword that it does not have names the nearest one that it has, and whose
     refusal of too many values says which it takes without a keyword."""
-    kinds = {name: each.kind for name, each in inspect.signature(function).parameters.items()}
+    parameters = inspect.signature(function).parameters
+    kinds = {name: each.kind for name, each in parameters.items()}
     known = [name for name in kinds if name != "self"]
     placed = [name for name, kind in kinds.items() if kind is inspect.Parameter.POSITIONAL_OR_KEYWORD]
-    parameters = inspect.signature(function).parameters
     needed = [name for name in placed if parameters[name].default is inspect.Parameter.empty]
     takes_others = inspect.Parameter.VAR_KEYWORD in kinds.values()
     owner = function.__qualname__.removesuffix(".__init__")

@@ -5,7 +5,7 @@ Self-contained: no script, no font and no request. Every text is escaped. Light,
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 from typing import Final, Literal, NamedTuple
 from unicodedata import east_asian_width
@@ -135,10 +135,11 @@ class _Document:
         self._texts = texts
         self._placed = placed
         self._theme: Theme = theme
-        self._heats = heats_of((node for node in picture.nodes if node.id not in placed.frames), heat)
+        boxes = [node for node in picture.nodes if node.id not in placed.frames]
+        self._heats = heats_of(boxes, heat)
         self._title = heading(picture)
         self._above = _TITLE * len(self._title) + 12
-        self._key = list(_list_key(picture, heat if self._heats else ""))
+        self._key = list(_list_key(picture, boxes, heat if self._heats else ""))
         widest = max(width_of(line) for line in self._title) * 1.4
         width = max(placed.width, 40 + widest, min(sum(map(_entry_width, self._key)) + 40, _KEY_WIDTH))
         self._rows = _break_rows(self._key, width)
@@ -229,7 +230,7 @@ _LINES: Final[Mapping[str, str]] = {
 """Classes of an edge → what such a line means."""
 
 
-def _list_key(picture: Picture, heat: Heat) -> Iterator[_KeyEntry]:
+def _list_key(picture: Picture, boxes: Iterable[PictureNode], heat: Heat) -> Iterator[_KeyEntry]:
     """Yields an entry for each kind, each style of line and each range of heat that the picture has."""
     for kind in known_kinds(node.kind for node in picture.nodes):
         yield _KeyEntry(cut(kind, 30), kind)
@@ -238,7 +239,7 @@ def _list_key(picture: Picture, heat: Heat) -> Iterator[_KeyEntry]:
         if classes in drawn:
             yield _KeyEntry(words, drawn=f'<path class="edge {classes}" d="M{{x:.1f}} {{y:.1f}}H{{right:.1f}}"/>')
     if heat:
-        most = max(value for node in picture.nodes if (value := heat_value(node, heat)))
+        most = max(value for node in boxes if (value := heat_value(node, heat)))
         for level in range(len(HEATS)):
             limit = most * (level + 1) / len(HEATS)
             words = f"to {seconds_text(limit) if heat == 'time' else cost_text(limit)}"

@@ -53,7 +53,8 @@ def entries_of(record: ContextGathered) -> list[PackedEntry]:
 
 
 def _to_row(entry: PackedEntry) -> dict[str, Any]:
-    fragment = {name: value for name, value in entry.fragment._asdict().items() if value != _DEFAULTS[name]}
+    values = entry.fragment._asdict().items()  # What it hands on is compared while it is gathered, and never again.
+    fragment = {name: value for name, value in values if name != "said" and value != _DEFAULTS[name]}
     state = {} if entry.state == "kept" else {"state": entry.state, "why": entry.why}
     return fragment | state
 
@@ -97,7 +98,9 @@ async def gather(
         if fragments is None:
             continue
         if secrets is not None:
-            fragments = [each._replace(text=secrets.hide(each.text)) for each in fragments]
+            fragments = [
+                each._replace(text=secrets.hide(each.text), said=secrets.hide(each.said)) for each in fragments
+            ]
         if provider.transforms:
             present, lost = _compare_transform(provider, present, fragments)
             gone += lost
@@ -157,7 +160,11 @@ def _leave_out_known(
     fragments: Sequence[Fragment], present: Iterable[PackedEntry]
 ) -> tuple[list[Fragment], list[PackedEntry]]:
     """A source's fragments less those whose words another source has brought already, and these, as dropped."""
-    sources = {_words_of(each.fragment): each.fragment.source for each in present}
+    sources = {
+        words: each.fragment.source
+        for each in present
+        if each.state != "dropped" and (words := _words_of(each.fragment)) in each.fragment.text
+    }
     fresh: list[Fragment] = []
     known: list[PackedEntry] = []
     for each in fragments:

@@ -77,15 +77,16 @@ class ConversationHistoryProvider(ContextProvider):
     def fragments(self, query: str, previous: Sequence[Fragment], **kwargs: Any) -> Sequence[Fragment]:
         words = load_messages(kwargs.get("locale", "en"))
         newest = len(self._entries) - 1
-        texts = [
-            each["result"] or each["user_input"]
-            if "role" in each
-            else format_turns(words, each["user_input"], each["result"])
-            for each in self._entries
-        ]
         return [
-            Fragment(text, self.provider_name, priority=number - newest, label=each["timestamp"], said=text)
-            for number, (each, text) in enumerate(zip(self._entries, texts, strict=True))
+            Fragment(
+                each["result"] or each["user_input"]
+                if "role" in each
+                else format_turns(words, each["user_input"], each["result"]),
+                self.provider_name,
+                priority=number - newest,
+                label=each["timestamp"],
+            )
+            for number, each in enumerate(self._entries)
         ]
 
     @at_once

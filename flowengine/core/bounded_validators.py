@@ -34,7 +34,7 @@ from jsonschema import FormatChecker, ValidationError, validators
 from jsonschema.protocols import Validator
 from referencing import Registry
 
-from flowengine.core.values import brief_repr
+from flowengine.core.values import brief_repr, number_key
 
 __all__ = ["TooMuchWorkError", "bounded_validator", "find_violations"]
 
@@ -311,9 +311,7 @@ def _canonical(value: Any) -> str:
         return "[" + ",".join(map(_canonical, cast("list[Any]", value))) + "]"
     if isinstance(value, str):
         return str.__repr__(value)
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    return hex(value) if isinstance(value, int) and not isinstance(value, bool) else repr(value)
+    return number_key(value) if isinstance(value, int | float) and not isinstance(value, bool) else repr(value)
 
 
 def _make_unevaluated(name: str, follow: _Keyword) -> _Keyword:

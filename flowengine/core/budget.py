@@ -91,8 +91,9 @@ class Ledger:
         """Its path; the run's is empty."""
         self.on_limit: OnLimit = on_limit
         self.above = above
-        self.needs_prices: bool = needs_prices or (above is not None and above.needs_prices)
         """The ledger of the part round this one."""
+        self.needs_prices: bool = needs_prices or (above is not None and above.needs_prices)
+        """Whether no model is asked whose price is not known, here or above."""
         self.deadline = deadline
         """When the part's time is up, by the event loop's clock; the runner of the part keeps it."""
         self._line: tuple[Ledger, ...] = (self,) if above is None else (self, *above._line)

@@ -43,7 +43,16 @@ from flowengine.engine.events import (
 )
 from flowengine.engine.graph import Graph, OnError
 
-__all__ = ["TOP", "Attempts", "History", "RestoredPast", "answer_to", "enclosing_containers", "past_of"]
+__all__ = [
+    "TOP",
+    "Attempts",
+    "History",
+    "RestoredPast",
+    "add_up_spending",
+    "answer_to",
+    "enclosing_containers",
+    "past_of",
+]
 
 # --- Records of unfinished nodes
 
@@ -207,7 +216,7 @@ class History:
     def sum_spending(self, part: str = TOP) -> Spending:
         """Returns the usage of a node's model calls, including nodes inside it; by default, of the whole run."""
         inside = (f"{part}.", f"{part}[")
-        return _add_up(
+        return add_up_spending(
             [used for node, used in self._spent.items() if not part or node == part or node.startswith(inside)]
         )
 
@@ -248,7 +257,7 @@ class History:
             case NodeRecorded(node=node, record=record):
                 self.attempts.add(node, record)
                 if isinstance(record, ModelCall):
-                    self._spent[node] = _add_up([self._spent.get(node, Spending()), usage_of(record)])
+                    self._spent[node] = add_up_spending([self._spent.get(node, Spending()), usage_of(record)])
                 return
             case _:
                 return
@@ -285,7 +294,8 @@ class History:
             self.attempts.forget_rounds(loop, number)
 
 
-def _add_up(usages: Sequence[Spending]) -> Spending:
+def add_up_spending(usages: Sequence[Spending]) -> Spending:
+    """The sum, to the last digit of the dollars."""
     if not usages:
         return Spending()
     calls, tokens, costs, unpriced = zip(*usages, strict=True)

@@ -233,14 +233,6 @@ class StateStore:
         if key in self._written:
             yield from ((each.number, each.writes[key]) for each in self._writers(layer, key))
 
-    def keeps(self, layer: Layer, name: str) -> bool:
-        """Tells whether a writer above a layer keeps something under a name."""
-        try:
-            self.kept(layer, name)
-        except KeyError:
-            return False
-        return True
-
     def may_keep(self, name: str) -> bool:
         """Tells whether anybody at all keeps something under a name, above whatever layer."""
         key = _KEPT + name

@@ -76,7 +76,7 @@ class BlameReport(NamedTuple):
         depend on each other all."""
         found = [each for each in self.probes if (each.is_joint or len(each.parts) == 1) and _helps(self, each)]
         ranked = sorted(found, key=lambda each: -abs(each.gain.mean if each.gain else 0.0))
-        return [part for each in ranked for part in each.parts]
+        return list(dict.fromkeys(part for each in ranked for part in each.parts))
 
 
 def _helps(report: BlameReport, probe: Probe) -> bool:

@@ -1,11 +1,13 @@
 r"""Converts Jinja templates of others to templates of ours, where these can say the same.
 
 Outer names become expressions of the flow, the newline behind a block goes where the source says `trim_blocks`, and
-a field that is not there is nothing, as Jinja has it;
-what our language does not have is told: the caller then renders the template by code (`rendering_module`).
+a field that is not there is nothing, as Jinja has it. What our language does not have is told: the caller then renders
+the template by code (`rendering_module`).
 
     >>> convert("{% for x in rows %}\n- {{ x.name }}\n{% endfor %}\n", {"rows": "inputs.rows"}, trim_blocks=True).text
     '{% for x in inputs.rows -%}\n- {{ x.name | default("") }}\n{% endfor %}'
+    >>> convert("draw {{ x.name }}", {"x": "inputs.x"}).text
+    'draw {{ inputs.x.name | default("") }}'
 """
 
 from __future__ import annotations
@@ -34,6 +36,7 @@ _FIELD: Final = re.compile(
     r"(?=\s*(?:[-+]?[}%]\}|if\s|\|\s*(?!d\b|default\b|tojson\b)))"
 )
 """What a tag prints or goes through, where it is a field of something."""
+_RAW: Final = re.compile(r"\{%[-+]?\s*raw\b")
 _RENDERING_MODULE: Final = '''\
 """Renders the Jinja templates that use more than templates of flows have; the files stand in `templates/`."""
 
@@ -131,7 +134,7 @@ def _replace_methods(text: str) -> str:
 
 def _fill_fields(text: str) -> str:
     """The text with a default behind each field that is printed or gone through: Jinja takes it for nothing."""
-    if "raw" in text:
+    if _RAW.search(text):
         return text
     parts: list[str] = []
     at = 0

@@ -284,7 +284,9 @@ class AgentNode(AskingNode):
         agent, values = self.prototype, (self.prompt, self.shared_prompt, self.attach)
         generation, shape = agent.generation, agent.generation.shape
         sources = () if agent.sources is None else agent.sources.names()
-        improving = None if agent.improvement is None else agent.improvement.max_iterations
+        improving = (
+            None if agent.improvement is None else (agent.improvement.max_iterations, agent.improvement.patience)
+        )
         return (
             *(agent.name, generation.instructions, generation.system_message, None if shape is None else shape.schema),
             *(_asked_with(agent), _judged_with(agent.evaluator), _routed_with(agent.router)),

@@ -12,8 +12,8 @@ from flowengine.core.context import RunStatus
 from flowengine.core.records import ModelCall, usage_of
 from flowengine.engine.events import Event, NodeRecorded, RunFinished, RunStarted
 from flowengine.engine.ports import Journal, JournalStore
+from flowengine.engine.restoring import add_up_spending
 from flowengine.journal.stores import Listener, TeeJournal, tell_events
-from flowengine.runners.queue.run_totals import add_spending
 from flowengine.runners.run import Run
 from flowengine.runners.run_feed import RunFeed
 
@@ -61,7 +61,7 @@ class DrivenRun:
         elif type(event) is RunFinished:
             self.finished = event
         elif type(event) is NodeRecorded and type(event.record) is ModelCall:
-            self.spent = add_spending(self.spent, usage_of(event.record))
+            self.spent = add_up_spending([self.spent, usage_of(event.record)])
 
     def record(self) -> None:
         """The store has it from here on."""

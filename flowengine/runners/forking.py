@@ -184,13 +184,11 @@ def forked_nodes(plan: CompiledFlow, started: RunStarted) -> Collection[str]:
 def _check(plan: CompiledFlow, node: str, state: Mapping[str, Any]) -> None:
     if node not in plan.graph.index:
         raise InputError(f"the flow has no node '{node}'{did_you_mean(node, plan.graph.index)}")
-    for key in state:
-        if key not in plan.state:
-            raise InputError(f"shared state has no key '{key}'{did_you_mean(key, plan.state)}")
-        try:
-            StateStore(plan.rules).admit(0, StateStore(plan.rules).root, {key: state[key]})
-        except StateError as error:
-            raise InputError(str(error)) from error
+    store = StateStore(plan.rules)
+    try:
+        store.admit(0, store.root, state)
+    except StateError as error:
+        raise InputError(str(error)) from error
 
 
 def _follows(plan: CompiledFlow, node: str, number: int) -> bool:

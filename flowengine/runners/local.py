@@ -65,7 +65,7 @@ from flowengine.nodes.node import RunLimits
 from flowengine.nodes.run_inputs import checked_inputs, take_files
 from flowengine.runners.forking import failed_items, fork_events, forked_nodes, patches_of, refuse_repeated_deeds
 from flowengine.runners.run import DEFAULTS, Live, Run, RunOptions, chosen_limits, limits_under, settings_of
-from flowengine.runners.sessions import check_session_name, leave_behind, load_session
+from flowengine.runners.sessions import leave_behind, load_session
 from flowengine.version import __version__
 
 __all__ = [
@@ -163,9 +163,8 @@ def beginning(
     """
     given = checked_inputs(plan.inputs, inputs)
     kept: Mapping[str, Any] = EMPTY
-    if options.session is not None:
-        check_session_name(options.session)
-        kept = EMPTY if begins_later else load_session(plan, store, options.session)
+    if options.session is not None and not begins_later:
+        kept = load_session(plan, store, options.session)
     settings = options.settings
     if options.limits is not None:
         settings = {**settings, **chosen_limits(options.limits, limits_under(plan.limits, settings))}
@@ -221,8 +220,8 @@ async def resume(plan: CompiledFlow, run_id: str, store: JournalStore, options: 
         await plan.ready()
         acts = started.settings.get("acts", True) is not False
         with reading_record(run_id):
-            anew = forked_nodes(plan, started) if acts else ()
-            thrifty = _reuse_results(plan, store, run_id, started.settings.get("reuse"), acts=acts, anew=anew)
+            own = forked_nodes(plan, started) if acts else ()
+            thrifty = _reuse_results(plan, store, run_id, started.settings.get("reuse"), acts=acts, anew=own)
         repeated: Collection[str] = ()
         if repeats:
             repeated = refuse_repeated_deeds(plan, events, repeats, options.retry_effects)

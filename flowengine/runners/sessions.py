@@ -11,9 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from flowengine.core.run_scope import Fence
-from flowengine.core.values import freeze
+from flowengine.core.values import copy_mutable, freeze
 from flowengine.engine.events import RunStarted
 from flowengine.engine.ports import JournalStore
+from flowengine.engine.state_view import KeptView
 from flowengine.engine.view import FinalContext
 from flowengine.engine.walk import Walk
 from flowengine.errors import InputError, StateError, refuse_other_kind
@@ -133,9 +134,8 @@ def _save(
         if "forked" in started.settings:  # What it shares with the run that it is forked from may be there already.
             new = _leave_out_shared(walk, node, now.get("conversation", ()))
             if started.settings["forked"] in saved:
-                layer = walk.seen(walk.graph.index[node])
-                names = (name for name in walk.store.kept_names() if walk.store.keeps(layer, name))
-                begun = _data_of({name: walk.store.kept(layer, name) for name in names}, contexts)
+                seen = walk.seen(walk.graph.index[node])
+                begun = _data_of(KeptView(walk.store, seen, copy_mutable), contexts)
         for name, value in kept.items():
             if name not in begun or begun[name] != value:
                 base = begun[name] if name in begun else initial[name].dump() if name in initial else None

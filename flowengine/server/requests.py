@@ -40,8 +40,9 @@ _MAX_FORM_BYTES: Final = 256_000
 LARGE_FORM_BYTES: Final = 4_000_000
 """The most bytes of a form with a run's inputs, its shared state or a prompt, and of a JSON object."""
 _MAX_DEPTH: Final = 100
-"""Mistakes of a body that are told."""
 _MAX_FIELDS: Final = 1_000
+_INLINE: Final = 16_384
+"""Bytes of a body that is read without a thread."""
 _ESCAPED: Final = re.compile("(?:%[0-9A-Fa-f]{2})+")
 
 
@@ -54,10 +55,6 @@ async def read_form(request: Request) -> Mapping[str, str]:
 def parse_form(body: bytes) -> Mapping[str, str]:
     """The fields of a form; of a field that is there twice, the last counts."""
     return dict(_parse_pairs(body))
-
-
-_INLINE: Final = 16_384
-"""Bytes of a body that is read without a thread."""
 
 
 def _parse_pairs(body: bytes) -> Sequence[tuple[str, str]]:

@@ -49,7 +49,9 @@ class Collector:
         self._gathered = _Gathered()
         self._reader = InMemoryMetricReader()
         self.problem = ""
-        """Why spans did not arrive; empty while all did."""
+        """Why spans did not arrive, or were not taken; empty while all were."""
+        self.is_lost = False
+        """Whether spans did not arrive at all, so that they may be sent again."""
         self.metrics_problem = ""
         """Why metrics did not arrive; empty while they did."""
 
@@ -79,7 +81,7 @@ class Collector:
         for begin in range(0, len(spans), _BATCH):
             batch = spans[begin : begin + _BATCH]
             if self._span_exporter.export(batch) is not SpanExportResult.SUCCESS or self._traces.is_elsewhere():
-                self.problem = self._traces.problem()
+                self.problem, self.is_lost = self._traces.problem(), True
                 break
             rejected, why = self._traces.count_rejected()
             arrived += len(batch) - rejected

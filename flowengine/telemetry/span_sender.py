@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from queue import Empty, SimpleQueue
@@ -35,6 +35,8 @@ _RETRY_PAUSE: Final = 15.0
 """Seconds until a lost collector is asked again."""
 _MOST_SPANS: Final = 50_000
 """Spans that wait for a collector; of more, the oldest are dropped."""
+_MOST_RUNS: Final = 1_000
+"""Runs whose metrics wait for a collector; of more, those of the oldest are dropped."""
 _FAREWELL: Final = 5.0
 """Seconds that the last spans have at the end of the process."""
 
@@ -106,8 +108,11 @@ class LiveTelemetry:
         self._masker = Masker()
         self._events: SimpleQueue[tuple[_FollowedRun, Event]] = SimpleQueue()
         self._ended: deque[Span] = deque(maxlen=_MOST_SPANS)
+        self._unmeasured: deque[SpanFold] = deque(maxlen=_MOST_RUNS)
+        """Runs that have ended, and whose metrics were not sent."""
         self._problem = ""
         """Why the collector takes nothing; empty while it does."""
+        self._has_told_rejection = False
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._work, name="flowengine-telemetry", daemon=True)
         self._thread.start()
@@ -132,34 +137,38 @@ class LiveTelemetry:
 
         with Collector(self._endpoint) as collector:
             while not self._closing.wait(_RETRY_PAUSE if self._problem else _PAUSE):
-                self._send(collector, self._take_events())
-            self._send(collector, self._take_events())
+                self._take_events()
+                self._send(collector)
+            self._take_events()
+            self._send(collector)
 
-    def _take_events(self) -> list[SpanFold]:
-        """Fold what has happened since; the runs that have ended."""
-        ended: list[SpanFold] = []
+    def _take_events(self) -> None:
+        """Fold what has happened since."""
         with suppress(Empty):
             while True:
                 run, event = self._events.get_nowait()
                 self._ended += run.take(event)
                 if isinstance(event, RunFinished):
-                    ended.append(run.fold)
-        return ended
+                    self._unmeasured.append(run.fold)
 
-    def _send(self, collector: Collector, ended: Sequence[SpanFold]) -> None:
+    def _send(self, collector: Collector) -> None:
         batch = list(self._ended)
         if not batch:
             return
         with collector.run("") as (tracers, _):
             emit_spans(batch, tracers)
-        collector.problem = ""
+        collector.problem, collector.is_lost = "", False
         collector.send_spans()
-        self._note(collector.problem)
-        if collector.problem:
+        self._note(collector.problem if collector.is_lost else "")
+        if collector.is_lost:
             return
+        if collector.problem and not self._has_told_rejection:  # OTLP has it that what was rejected is not sent again.
+            self._has_told_rejection = True
+            self._tell(f"telemetry: {show_address(self._endpoint)}: {collector.problem}")
         for _ in batch:
             self._ended.popleft()
-        for fold in ended:
+        while self._unmeasured:
+            fold = self._unmeasured.popleft()
             with collector.run(fold.spans[0].trace_id) as (_, meters):
                 measure(fold.spans, meters)
             collector.send_metrics()

@@ -292,7 +292,8 @@ def _list_empty_claims(at: KeyPath, case: FlowCaseSpec) -> Iterator[tuple[KeyPat
     expect = case.expect
     for key in ("outputs", "prompts"):
         for name, (kind, claim) in cast("dict[str, Matcher]", getattr(expect, key)).items():
-            if (kind == "contains" and claim in ("", [], [""])) or (kind == "matches" and re.search(claim, "")):
+            holds_of_any = kind == "matches" and all(re.search(claim, text) for text in ("", "\0"))
+            if holds_of_any or (kind == "contains" and claim in ("", [], [""])):
                 yield (*at, key, name), f"this claim always holds: anything {kind} that"
     for key in sorted(expect.model_fields_set & {"outputs", "prompts", "route", "skipped"}):
         if not getattr(expect, key):

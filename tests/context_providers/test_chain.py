@@ -9,11 +9,12 @@ import anyio
 import pytest
 
 from flowengine.context_providers import chain
-from flowengine.context_providers.chain import clear_providers, gather, tell_providers
+from flowengine.context_providers.chain import brought_of, clear_providers, gather, tell_providers
 from flowengine.context_providers.packer import PackedEntry
 from flowengine.context_providers.provider import ContextProvider
 from flowengine.core.context import Fragment
 from flowengine.core.records import ProviderFailed
+from flowengine.core.secret_values import Secrets
 
 
 class Source(ContextProvider):
@@ -260,3 +261,21 @@ async def test_a_fragment_that_no_record_could_hold_is_a_failure_of_its_provider
 
     assert texts(await gather([Odd(), Source("b")], "", notes)) == ["b"]
     assert [each.error.startswith(problem) for each in notes] == [True]
+
+
+async def test_no_secret_of_what_is_handed_on_is_recorded(notes: Notes):
+    class Diary(Source):
+        def fragments(self, query: str, previous: Sequence[Fragment], **kwargs: Any) -> list[Fragment]:
+            return [Fragment("on Monday: the key is sk-SECRETSECRET123", "diary", said="the key is sk-SECRETSECRET123")]
+
+    entries = await gather([Diary()], "", notes, secrets=Secrets(["sk-SECRETSECRET123"]))
+    assert "SECRET" not in repr(entries)
+    assert all("said" not in row for row in brought_of(entries).fragments)
+
+
+async def test_what_was_dropped_or_cut_of_one_source_is_taken_from_another(
+    notes: Notes, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(chain, "LONGEST", 10)
+    entries = await gather([Source("x" * 20, "the fact"), Source("the fact", name="other")], "", notes)
+    assert [each.fragment.source for each in entries if each.state == "kept"] == ["other"]

@@ -207,6 +207,7 @@ def test_files_that_run_each_other_often_have_a_bound_of_nodes(root: Path) -> No
         (root / f"d{number}.yaml").write_text(outer(*nodes).replace("outer", f"d{number}"))
     (root / "d9.yaml").write_text("flowengine: v1\nname: last\nnodes: {a: {prompt: x}}\n")
     [found] = told(root, outer(runs("d1.yaml", "{}")))
+    assert found.startswith("d3.yaml:5:")
     assert "FE227" in found
     assert "20,000 nodes with those of its subflows" in found
 

@@ -6,7 +6,7 @@ from flowengine.errors import ModelConfigError, PermanentModelError, TransientMo
 from flowengine.models.messages import Message
 from flowengine.models.model import Reply, Request, TokenUsage, supports_schema
 from flowengine.models.scripted import ScriptedModel
-from flowengine.models.wrappers.retrying import FallbackModel
+from flowengine.models.wrappers.retrying import BEFORE_NEXT, FallbackModel, RetryingModel, add_up_failures
 
 REQUEST = Request("first", (Message("user", "hi"),))
 
@@ -91,3 +91,20 @@ async def test_refusals_of_all_models_are_on_the_bill_of_the_failure() -> None:
     with pytest.raises(TransientModelError) as caught:
         await FallbackModel(models).complete(REQUEST)
     assert (caught.value.reply.usage, caught.value.reply.cost_usd) == (TokenUsage(20, 4), 0.75)
+
+
+async def test_before_each_further_attempt_the_failures_of_all_models_are_counted() -> None:
+    def late() -> TransientModelError:
+        error = TransientModelError("late")
+        error.is_timeout, error.unanswered = True, 1
+        return error
+
+    counts: list[int] = []
+    first, second = named("first", late(), late()), named("second", late(), "here")
+    model = FallbackModel([RetryingModel(each, first_wait=0) for each in (first, second)])
+    token = BEFORE_NEXT.set(lambda failed: counts.append(add_up_failures(failed)[1]))
+    try:
+        assert (await model.complete(REQUEST)).content == "here"
+    finally:
+        BEFORE_NEXT.reset(token)
+    assert counts == [1, 2, 3]

@@ -53,8 +53,10 @@ def test_models_of_openai_that_call_tools_can_be_asked_to_with_and_without_think
 
     with reading_table(table_with_newer()):
         for name in current_models("openai"):
-            if capabilities_of("openai", name).tools:
+            can = capabilities_of("openai", name)
+            if can.tools:
                 assert ask(name, "tools").refused == "", name
+                assert "high" not in (can.efforts or ()) or ask(name, "tools, effort").refused == "", name
 
 
 def test_a_refusal_says_what_the_model_takes() -> None:

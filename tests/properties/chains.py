@@ -177,7 +177,7 @@ def _make_node(world: World, name: str, spec: Spec) -> FlowNode:
                 body = AgentNode(_agent(world, name, inner), prompt=_seen(name, spec), version=given["version"])
             else:
                 body = FunctionNode(_work(world, name, spec), version=given["version"])
-            given["on_item_error" if not inner else "description"] = "collect" if not inner else ""
+            given["on_item_error"] = "fail" if inner else "collect"
             return MapNode({"b": body}, over=lambda context: ["p", "q", "r"], concurrency=2, **given)
 
 
@@ -451,9 +451,9 @@ class Chain:
                     # The fork is there, and waits for this word.
                     options.pop("limits", None)
                     act = lambda more: self.flow.resume(self.run_id, store=self.store, **more)  # noqa: E731
-        is_killed, is_stopped = world.is_dead, world.stop_at <= 0 and way == "stop"
+        is_killed = world.is_dead
         world.is_dead, world.kill_at, world.stop_at, world.broken = False, 0, 0, set()
-        self._judge(run, is_killed=is_killed, is_stopped=is_stopped)
+        self._judge(run, is_killed=is_killed)
         tops = {_top(each) for each in retried}
         self.allowed |= {each for each in self.deeds if _top_of_deed(each) in tops}
         for deed in world.deeds[deeds:]:
@@ -465,14 +465,12 @@ class Chain:
             if call in had:
                 self.wrong.append(f"{self.done[-1]}: {call} is bought twice")
 
-    def _judge(self, run: Run | None, *, is_killed: bool, is_stopped: bool) -> None:
+    def _judge(self, run: Run | None, *, is_killed: bool) -> None:
         """Whether the status is true."""
         if not self._written:
             return
         last = self.events[-1]
         status = last.status if isinstance(last, RunFinished) else "running"
-        if is_killed and status == "succeeded" and run is None:
-            self.wrong.append("a dead process ended its run")
         if status == "running" and not is_killed:
             self.wrong.append(f"{self.done[-1]}: the run has no end")
         if run is not None and status == "succeeded":

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import importlib
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
 from flowengine import Agent, ApprovalNode, Context, Flow, FunctionNode
 from flowengine.journal.stores import open_store
 from flowengine.models.scripted import ScriptedModel
+from flowengine.server.serving import listen
 from flowengine.telemetry import span_sender
 from flowengine.telemetry.span_sender import sending_spans
 from tests.support.otlp_collector import Collector
-from tests.support.quiet_ports import quiet_port
 
 
 @pytest.fixture
@@ -112,11 +115,33 @@ def test_a_collector_that_is_lost_is_told_of_once_and_its_spans_arrive_when_it_i
     assert [text.split(":")[0] for text in told] == ["telemetry", "telemetry"]
     assert "runs go on" in told[0]
     assert sorted(set(names_of(collector))) == ["function one", "invoke_workflow tea"]
+    assert [path for path, _ in collector.bodies].count("/v1/metrics") == 2, "of both runs"
 
 
-def test_where_nothing_listens_a_run_ends_as_ever_and_the_end_waits_a_moment_only(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(span_sender, "_FAREWELL", 0.2)
+def test_where_nothing_answers_a_run_ends_as_ever_and_the_end_waits_a_moment_only(monkeypatch: pytest.MonkeyPatch):
+    importlib.import_module("flowengine.telemetry.collector")  # Takes longer than the moment.
+    monkeypatch.setattr(span_sender, "_FAREWELL", 1.0)
     told: list[str] = []
-    with sending_spans(open_store("memory:"), f"http://127.0.0.1:{quiet_port()}", told.append) as store:
-        assert Flow("tea", {"one": FunctionNode(lambda context: 1)}).run_sync(store=store).status == "succeeded"
-    assert len(told) <= 1
+    with closing(listen("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        with sending_spans(open_store("memory:"), url, told.append) as store:
+            assert Flow("tea", {"one": FunctionNode(lambda context: 1)}).run_sync(store=store).status == "succeeded"
+    assert ["2 spans were not sent" in text for text in told] == [True]
+
+
+def test_spans_that_a_collector_rejects_are_told_of_and_not_sent_again(collector: Collector):
+    told: list[str] = []
+    rejected = threading.Event()
+
+    def note(text: str) -> None:
+        told.append(text)
+        rejected.set()
+
+    answer = ExportTraceServiceResponse()
+    answer.partial_success.rejected_spans = 1
+    collector.answer = answer.SerializeToString()
+    with sending_spans(open_store("memory:"), collector.url, note) as store:
+        Flow("tea", {"one": FunctionNode(lambda context: 1)}).run_sync(store=store)
+        assert rejected.wait(30)
+    assert ["rejected 1 span" in text for text in told] == [True]
+    assert sorted(names_of(collector)) == ["function one", "invoke_workflow tea"]

@@ -17,6 +17,7 @@ import pytest
 import yaml
 
 from flowengine.core.node_traits import TRAITS
+from flowengine.core.records import seconds_text
 from flowengine.engine.events import Event
 from flowengine.engine.graph import Edge, Graph, Vertex
 from flowengine.errors import PictureError
@@ -26,7 +27,7 @@ from visualize.draw import render, to_dot, to_mermaid, to_svg
 from visualize.icons import HEATS, SIGNS
 from visualize.layout import arrange, place_boxes
 from visualize.picture import Picture, PictureEdge, PictureNode, picture_of_flow, picture_of_run, picture_of_skeleton
-from visualize.style import cut, heats_of
+from visualize.style import cut, heat_value, heats_of
 from visualize.svg import width_of
 
 HOSTILE = [
@@ -117,6 +118,9 @@ def test_heat_colours_what_took_longest_and_a_map_shows_how_far_it_is():
     assert "search" not in heats_of(run.nodes, "cost")
     assert heats_of(run.nodes, "") == {}
     assert 'class="s-succeeded heat-4"' in to_svg(run, heat="time")
+    containers = {node.id.rpartition(".")[0] for node in run.nodes}
+    hottest = max(heat_value(node, "time") or 0 for node in run.nodes if node.id not in containers)
+    assert f"to {seconds_text(hottest)}<" in to_svg(run, heat="time"), "the key ends with the hottest box"
     half = picture_of_run(research_run()[:45])
     [investigate] = [node for node in half.nodes if node.id == "investigate"]
     assert investigate.filled is not None

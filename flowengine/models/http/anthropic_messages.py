@@ -126,12 +126,11 @@ class AnthropicMessages:
         )
         body |= _make_chat(request.messages, is_marked=is_marked)
         body |= _make_options(request, traits)
-        body |= _make_tools(request, traits, is_thinking="thinking" in body)
+        body |= _make_tools(request, traits, is_thinking=_is_thinking(body))
         if request.response_schema is not None and (traits.schema_with_tools or not request.tools):
             _ask_for_schema(body, request.response_schema, traits)
-        thinking: Mapping[str, Any] = body.get("thinking", {})
-        body["max_tokens"] = request.max_tokens or _longest_answer(traits, thinking)
-        if request.temperature is not None and traits.can.sampling != "never" and not thinking:
+        body["max_tokens"] = request.max_tokens or _longest_answer(traits, body.get("thinking", {}))
+        if request.temperature is not None and traits.can.sampling != "never" and not _is_thinking(body):
             body["temperature"] = request.temperature
         if is_marked:
             mark_prefixes(body, traits.cache_minimum)
@@ -295,6 +294,10 @@ def _make_choice(given: Mapping[str, Any], *, takes_forced: bool) -> dict[str, A
     return choice
 
 
+def _is_thinking(body: Mapping[str, Any]) -> bool:
+    return body.get("thinking", {}).get("type", "disabled") != "disabled"
+
+
 def _ask_for_schema(body: dict[str, Any], schema: Mapping[str, Any], traits: VendorTraits) -> None:
     """As the answer's format where the model has that and a grammar can be made of it; else as the input of a tool."""
     if traits.structured_output not in ("json_schema", "tool"):
@@ -308,5 +311,5 @@ def _ask_for_schema(body: dict[str, Any], schema: Mapping[str, Any], traits: Ven
     name = ANSWER_TOOL if is_object(schema) else VALUE_TOOL
     said = "Give the answer by calling this tool, once and with nothing said beside it."
     body["tools"] = [{"name": name, "description": said, "input_schema": as_tool_input(schema, WRAPPED_VALUE)}]
-    is_forced = traits.can.takes_forced_tool is not False and "thinking" not in body
+    is_forced = traits.can.takes_forced_tool is not False and not _is_thinking(body)
     body["tool_choice"] = {"type": "tool", "name": name} if is_forced else {"type": "auto"}

@@ -36,7 +36,7 @@ PHASE: Final = "phase"
 _REMARK: Final = "commentary"
 
 _KEPT: Final = ("type", "id", "summary", "encrypted_content")
-_REASONS: Final = {"max_output_tokens": "length", "content_filter": "content_filter"}
+_REASONS: Final = {"max_output_tokens": "length"}
 _ENDED: Final = ("completed", "incomplete")
 
 
@@ -46,7 +46,7 @@ def read_response(body: Mapping[str, Any], traits: VendorTraits) -> VendorAnswer
     if body.get("error") or status in ("failed", "cancelled"):
         raise StreamFailureError(_failure(body))
     if not isinstance(body.get("output"), list):
-        raise IncompleteAnswerError("the server's answer is empty, it has no output")
+        raise IncompleteAnswerError("the server's answer is empty, it has no output", is_final=not body)
     if status not in (*_ENDED, None):
         raise IncompleteAnswerError(f"the server's answer is not complete: its status is {str(status)[:40]!r}")
     return _to_answer(list_of_objects(body["output"]), body, traits)

@@ -39,17 +39,17 @@ _SILENCE: Final = 600.0
 class Patience:
     """How long an answer is waited for: so many seconds in all, and at most so many without a sign of it."""
 
-    __slots__ = ("_until", "seconds")
+    __slots__ = ("_until", "_whole", "seconds")
 
     def __init__(self, seconds: float) -> None:
-        self.seconds = seconds
+        self.seconds = self._whole = seconds
         """Of the wait that is under way."""
         self._until = anyio.current_time() + seconds
 
     def limit(self, silence: float | None = None) -> AbstractContextManager[object]:
         """A `TimeoutError` within it where it takes longer than is left, or than the silence."""
         silence, left = _SILENCE if silence is None else silence, self._until - anyio.current_time()
-        self.seconds = silence if silence < left else self.seconds
+        self.seconds = silence if silence < left else self._whole
         return anyio.fail_after(max(0.0, min(left, silence)))
 
 
@@ -102,9 +102,8 @@ class VendorEndpoint:
 
         It is there as soon as it is whole: how the connection ends after it, or that it does not, loses nothing.
         """
-        body, tries = bytearray(first), _MOST_TRIES
         chunk = first or await answer.receive()
-        body += b"" if first else chunk
+        body, tries = bytearray(chunk), _MOST_TRIES
         while chunk:
             if tries and chunk.rstrip().endswith(_ENDS):
                 tries -= 1

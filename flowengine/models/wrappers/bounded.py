@@ -9,7 +9,7 @@ answered nor refused may be on the bill: it counts as a call of its own that too
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from typing import Final, TypeAlias
 
@@ -22,7 +22,7 @@ from flowengine.models.messages import as_dict
 from flowengine.models.model import Model, PassThroughModel, Reply, Request, Unanswered, read_cost
 from flowengine.models.tokens import count_tokens
 from flowengine.models.worst_case import WorstCase, most_of, worst_cases
-from flowengine.models.wrappers.retrying import BEFORE_NEXT
+from flowengine.models.wrappers.retrying import BEFORE_NEXT, add_up_failures
 
 __all__ = ["BoundedModel", "usage_of_reply"]
 
@@ -80,7 +80,8 @@ def _widening(reservation: Reservation, worst: WorstCase) -> Generator[None]:
     """Within it, a model that is asked after others were paid has room beside what these took; else a `LimitError`,
     with what they took as its reply."""
 
-    def widen(paid: Reply | None, unanswered: int) -> None:
+    def widen(failed: Sequence[ModelError]) -> None:
+        paid, unanswered = add_up_failures(failed)
         most = most_of(worst, unanswered)
         usage = _add_unanswered(Spending(), most)
         if paid is not None:

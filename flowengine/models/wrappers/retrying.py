@@ -7,8 +7,8 @@ whole column does: only what has failed once pays for it.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
 from functools import partial
@@ -25,7 +25,7 @@ from flowengine.models.throttle import VendorThrottle
 if TYPE_CHECKING:
     from tenacity import RetryCallState
 
-__all__ = ["BEFORE_NEXT", "FallbackModel", "RetryingModel"]
+__all__ = ["BEFORE_NEXT", "FallbackModel", "RetryingModel", "add_up_failures"]
 
 # --- Streams whose first piece has come
 
@@ -58,16 +58,32 @@ async def _continue_stream(
 
 T = TypeVar("T")
 
-BEFORE_NEXT: Final[ContextVar[Callable[[Reply | None, int], None] | None]] = ContextVar("BEFORE_NEXT", default=None)
-"""Called with what the attempts before took, together, and how many of them may be billed, before another is made in
-place of one that was, or may be, paid; what it raises ends the call."""
+BEFORE_NEXT: Final[ContextVar[Callable[[Sequence[ModelError]], None] | None]] = ContextVar("BEFORE_NEXT", default=None)
+"""Called with the failures so far, before another attempt is made in place of one that was, or may be, paid; what it
+raises ends the call."""
 
 
 def _allow_next(failed: Sequence[ModelError]) -> None:
     allow, latest = BEFORE_NEXT.get(), failed[-1]
     if allow is not None and (latest.reply is not None or latest.unanswered):
-        *before, last = sorted(failed, key=lambda each: each.reply is not None)
-        allow(last.reply and _add_failed(last.reply, before), sum(each.unanswered for each in failed))
+        allow(failed)
+
+
+@contextmanager
+def _after(earlier: Sequence[ModelError]) -> Generator[None]:
+    """Within it, the failures of the models before count too where another attempt is allowed."""
+    allow = BEFORE_NEXT.get()
+    token = BEFORE_NEXT.set(None if allow is None else lambda failed: allow((*earlier, *failed)))
+    try:
+        yield
+    finally:
+        BEFORE_NEXT.reset(token)
+
+
+def add_up_failures(failed: Sequence[ModelError]) -> tuple[Reply | None, int]:
+    """What the failures took, together, and how many attempts may be billed of which no answer came."""
+    *before, last = sorted(failed, key=lambda each: each.reply is not None)
+    return last.reply and _add_failed(last.reply, before), sum(each.unanswered for each in failed)
 
 
 class FallbackModel:
@@ -131,7 +147,8 @@ class FallbackModel:
             if errors:
                 _allow_next(errors)
             try:
-                return await ask(model, errors)
+                with _after(tuple(errors)):
+                    return await ask(model, errors)
             except ModelError as error:
                 errors.append(error)
         raise self._summary(errors) from errors[-1]
@@ -158,9 +175,7 @@ def _finish_reply(reply: Reply, model: Model, failed: Sequence[ModelError]) -> R
 
 def _with_failed(error: ModelError, failed: Sequence[ModelError]) -> ModelError:
     """The error with what all of those took, or may have taken."""
-    *before, last = sorted(failed, key=lambda each: each.reply is not None)
-    error.reply = last.reply and _add_failed(last.reply, before)
-    error.unanswered = sum(each.unanswered for each in failed)
+    error.reply, error.unanswered = add_up_failures(failed)
     return error
 
 

@@ -9,9 +9,10 @@ from typing import Final
 from flowengine.core.budget import Spending
 from flowengine.core.records import ModelCall, usage_of
 from flowengine.engine.events import Event, NodeRecorded, RunFinished, RunStarted
+from flowengine.engine.restoring import add_up_spending
 from flowengine.journal.run_lookup import labels_of
 
-__all__ = ["CALLER", "SPENT_METRICS", "RunTotals", "add_spending", "spent_since_stop"]
+__all__ = ["CALLER", "SPENT_METRICS", "RunTotals", "spent_since_stop"]
 
 SPENT_METRICS: Final = (
     ("flowengine_model_calls", "Model calls of runs that stopped here.", 0),
@@ -40,22 +41,16 @@ class RunTotals:
         started, last = events[0], events[-1]
         source = (started.flow, labels_of(started).get(CALLER, ""))
         self.runs[*source, last.status if isinstance(last, RunFinished) else "running"] += 1
-        self.spent[source] = add_spending(self.spent.get(source, Spending()), spent_since_stop(events))
+        self.spent[source] = add_up_spending([self.spent.get(source, Spending()), spent_since_stop(events)])
 
 
 def spent_since_stop(events: Sequence[Event]) -> Spending:
     """What a run spent since it stopped the time before: what went before was counted then."""
-    total = Spending()
+    usages: list[Spending] = []
     for number in range(len(events) - 1, -1, -1):
         event = events[number]
         if isinstance(event, RunFinished) and number < len(events) - 1:
             break
         if isinstance(event, NodeRecorded) and type(event.record) is ModelCall:
-            total = add_spending(total, usage_of(event.record))
-    return total
-
-
-def add_spending(first: Spending, second: Spending) -> Spending:
-    """The sum of two."""
-    calls, tokens, cost, unpriced = (one + other for one, other in zip(first, second, strict=True))
-    return Spending(int(calls), int(tokens), cost, int(unpriced))
+            usages.append(usage_of(event.record))
+    return add_up_spending(usages)

@@ -163,6 +163,10 @@ def test_elsewhere_a_schema_is_a_tool_that_has_to_be_called_unless_the_model_thi
     assert (made["tools"][0]["input_schema"], made["tool_choice"]["type"]) == (SCHEMA, "tool")
     thinking = {"thinking": {"budget_tokens": 2000}}
     assert body(USER, name=older, response_schema=SCHEMA, extra=thinking)["tool_choice"] == {"type": "auto"}
+    still = {"reasoning_effort": "none"}
+    assert body(USER, name="claude-sonnet-5", tools=(LOOK,), extra={"tool_choice": "required", **still})[
+        "tool_choice"
+    ] == {"type": "any"}
     assert "tool_choice" not in body(USER, name=older, response_schema=SCHEMA, tools=(LOOK,))
     free = {"type": "object", "additionalProperties": {"type": "string"}}
     assert body(USER, response_schema=free)["tools"][0]["input_schema"] == free

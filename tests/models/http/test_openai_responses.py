@@ -431,10 +431,19 @@ async def test_a_stream_that_fails_in_the_middle_may_be_tried_again(server: Mode
         await ask(model(server), asking(), stream=True)
 
 
-@pytest.mark.parametrize("answer", [{}, {"output": 5}, {"status": "queued", "output": []}])
-async def test_what_is_no_whole_answer_may_be_tried_again(server: ModelServer, answer: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("answer", "kind"),
+    [
+        ({}, PermanentModelError),  # No model's: it would be the same again.
+        ({"output": 5}, TransientModelError),
+        ({"status": "queued", "output": []}, TransientModelError),
+    ],
+)
+async def test_what_is_no_whole_answer_may_be_tried_again_where_a_model_gave_it(
+    server: ModelServer, answer: dict[str, Any], kind: type[ModelError]
+) -> None:
     server.respond_with([Raw(json.dumps(answer).encode())])
-    with pytest.raises(TransientModelError):
+    with pytest.raises(kind):
         await model(server).complete(asking())
 
 
