@@ -47,7 +47,7 @@ from flowengine.nodes.node import FlowNode, RunLimits, check_call
 from flowengine.nodes.run_inputs import InputField, find_wrong_default
 from flowengine.runners import local
 from flowengine.runners.event_stream import EventStream, open_stream
-from flowengine.runners.run import Live, Run, RunOptions, unheard
+from flowengine.runners.run import Live, Run, RunOptions, describe_picture, unheard
 from visualize.drawable import Drawable
 
 __all__ = ["ApproveArguments", "Flow", "FlowSettings", "ResumeArguments", "RunArguments"]
@@ -229,9 +229,9 @@ class Flow(Drawable):
 
     def picture(self) -> Picture:
         """The data of the flow's picture, that the functions of `visualize` draw."""
-        from flowengine.runners.run_picture import picture_of_plan
+        from visualize.picture import picture_of_skeleton  # A run needs no picture.
 
-        return picture_of_plan(self.plan)
+        return describe_picture(picture_of_skeleton(self.name, self.plan.skeleton), self.plan)
 
     def to_yaml(self) -> str:
         """The flow as a file, which is the text that it was made from, comments included.

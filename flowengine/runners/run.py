@@ -49,7 +49,7 @@ from flowengine.runners.sessions import check_session_name
 from visualize.drawable import Drawable
 
 if TYPE_CHECKING:
-    from visualize.picture import Picture
+    from visualize.picture import Picture, PictureNode
 
 __all__ = [
     "DEFAULTS",
@@ -58,6 +58,7 @@ __all__ = [
     "Run",
     "RunOptions",
     "chosen_limits",
+    "describe_picture",
     "higher_limit",
     "limits_under",
     "settings_of",
@@ -327,9 +328,9 @@ class Run(Drawable):
 
     def picture(self) -> Picture:
         """The data of the run's picture, with the path that it took; the functions of `visualize` draw it."""
-        from flowengine.runners.run_picture import picture_of_flow_run
+        from visualize.picture import picture_of_run  # Most runs are not drawn.
 
-        return picture_of_flow_run(self._plan, self._read())
+        return describe_picture(picture_of_run(self._read()), self._plan)
 
     @cached_property
     def context(self) -> Context:
@@ -361,3 +362,19 @@ class Run(Drawable):
 
     def __repr__(self) -> str:
         return f"<Run {self.id} {self.status}>"
+
+
+# --- Pictures
+
+
+def describe_picture(picture: Picture, plan: CompiledFlow) -> Picture:
+    """The picture with what the flow's definition says of its nodes: words, remarks, places."""
+    return picture._replace(nodes=tuple(_describe_node(node, plan) for node in picture.nodes))
+
+
+def _describe_node(node: PictureNode, plan: CompiledFlow) -> PictureNode:
+    definition = plan.all_nodes.get(node.id)
+    if definition is None:  # A run of the flow as it was.
+        return node
+    place = None if plan.place_of is None or plan.path is None else (plan.path, *plan.place_of(node.id))
+    return node._replace(remark=definition.remark, description=definition.description, place=place)
