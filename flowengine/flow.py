@@ -41,7 +41,7 @@ from flowengine.errors import (
     unknown_argument,
 )
 from flowengine.journal.approvals import answer
-from flowengine.journal.stores import as_store, open_store
+from flowengine.journal.stores import AnyStore, as_store
 from flowengine.nodes.compiled_flow import CompiledFlow, assemble
 from flowengine.nodes.node import FlowNode, RunLimits, check_call
 from flowengine.nodes.run_inputs import InputField, find_wrong_default
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from visualize.picture import Picture
 
 Step: TypeAlias = "FlowNode | Agent | RoutingAgent | EvaluationAgent"
-Store = JournalStore | str | None
+Store = AnyStore | None
 F = TypeVar("F", bound="Flow")
 
 
@@ -147,7 +147,7 @@ class Flow(Drawable):
         `outputs`: name → function of the final context; None gives the last nodes' outputs by name.
         Raises `FlowError` for no nodes, unknown targets, cycles, and approvals that name whom to tell.
         """
-        _refuse_missing_name(name)
+        _check_name(name)
         check_arguments(Flow.__init__, locals())
         for output, function in (outputs or {}).items():
             check_call(f"output '{output}'", function, "context")
@@ -221,10 +221,12 @@ class Flow(Drawable):
 
     @property
     def name(self) -> str:
+        """Its name in runs, stores and pictures."""
         return self.plan.name
 
     @property
     def description(self) -> str:
+        """What it is for; empty where nothing is said."""
         return self.plan.description
 
     def picture(self) -> Picture:
@@ -518,12 +520,14 @@ def _refuse_told_people(plan: CompiledFlow) -> None:
         raise FlowError([Diagnostic("FE531", text, node=path) for path in told])
 
 
-def _refuse_missing_name(name: object) -> None:
+def _check_name(name: object) -> None:
     if isinstance(name, Mapping):
         raise DefinitionError(
             "a flow has a name before its nodes: Flow('triage', {...}); "
             "for nodes one after the other Flow('triage', steps={...}), or Flow.sequential({...})"
         )
+    if isinstance(name, str) and not (name.strip() and name.isprintable()):
+        raise DefinitionError(f"a flow's name is one line that can be read, not {name!r:.60}")
 
 
 def _chain_steps(steps: Mapping[str, Step]) -> Mapping[str, FlowNode]:
@@ -562,17 +566,17 @@ def _opened(store: Store, durability: Durability) -> Generator[JournalStore]:
     try:
         yield opened
     finally:
-        if store is None or isinstance(store, str):
+        if opened is not store:
             opened.close()
 
 
 def _keep_run(run: Run, store: Store) -> Run:
     """A run of a store that is closed by now: reading its journal opens it again."""
-    return run.reading(partial(_events_at, store, run.id)) if isinstance(store, str) else run
+    return run.reading(partial(_events_at, store, run.id)) if isinstance(store, str | PathLike) else run
 
 
-def _events_at(url: str, run_id: str) -> Sequence[Event]:
-    store = open_store(url, "process")
+def _events_at(place: AnyStore, run_id: str) -> Sequence[Event]:
+    store = as_store(place)
     try:
         return store.events(run_id)
     finally:

@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from flowengine.core.argument_kinds import check_arguments
 from flowengine.core.context import EMPTY, RunStatus
 from flowengine.engine.events import ErrorInfo, Event, RunStarted
-from flowengine.engine.ports import JournalStore, RunInfo
+from flowengine.engine.ports import RunInfo
 from flowengine.errors import DefinitionError, StoreCorruptError, did_you_mean
 from flowengine.journal.approvals import answers_left, open_questions, times_asked
 from flowengine.journal.run_digest import RunNote, RunNotes
 from flowengine.journal.run_lookup import STATUS_WORDS, RunQuery, check_labels, labels_of
 from flowengine.journal.run_notes import add_note, notes_of, set_mark, set_score
-from flowengine.journal.stores import as_store
+from flowengine.journal.stores import AnyStore, as_store
 from flowengine.journal.value_types import only_looking
 from flowengine.nodes.node import check_least
 from flowengine.runners.run import NodeRun
@@ -91,10 +91,12 @@ class RunRecord(Drawable):
 
     @property
     def run_id(self) -> str:
+        """Its id in the store."""
         return self._started.run_id
 
     @property
     def flow(self) -> str:
+        """The flow's name."""
         return self._started.flow
 
     @property
@@ -104,10 +106,12 @@ class RunRecord(Drawable):
 
     @property
     def labels(self) -> Mapping[str, str]:
+        """Label → value, as they were given."""
         return labels_of(self._started)
 
     @property
     def status(self) -> RunStatus:
+        """How far it has come, or how it ended."""
         return self._progress.status
 
     @property
@@ -123,6 +127,7 @@ class RunRecord(Drawable):
 
     @property
     def inputs(self) -> Mapping[str, Any]:
+        """Input → value, with the defaults of what was not given."""
         return self._started.inputs
 
     @property
@@ -133,11 +138,13 @@ class RunRecord(Drawable):
 
     @property
     def error(self) -> ErrorInfo | None:
+        """What ended it; None unless it failed."""
         finished = self._progress.finished
         return None if finished is None else finished.error
 
     @property
     def failed_node(self) -> str | None:
+        """The node whose failure ended it; None unless one did."""
         finished = self._progress.finished
         return None if finished is None else finished.node
 
@@ -175,10 +182,10 @@ class Runs:
     1
     """
 
-    def __init__(self, store: JournalStore | str) -> None:
-        self._mine = isinstance(store, str)
-        """Whether the store was opened here, and is to be closed here."""
+    def __init__(self, store: AnyStore) -> None:
         self._store = as_store(store)
+        self._mine = self._store is not store
+        """Whether the store was opened here, and is to be closed here."""
 
     def list(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import enum
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal, cast, get_overloads
 
 import anyio
 import pytest
@@ -113,6 +113,23 @@ def test_a_flow_without_nodes_is_refused():
 def test_what_is_no_node_is_refused_by_its_kind():
     with pytest.raises(DefinitionError, match="found function; wrap a function in FunctionNode"):
         Flow("f", {"a": name})  # type: ignore[dict-item]
+
+
+@pytest.mark.parametrize("wrong", ["", "  ", "a\nb", "a\x00b", "\u2028"])
+def test_a_flows_name_is_one_line_that_can_be_read(wrong: str):
+    with pytest.raises(DefinitionError, match="a flow's name is one line that can be read, not "):
+        Flow(wrong, {"a": FunctionNode(name)})
+    assert Flow("Résumé of the day", {"a": FunctionNode(name)}).name == "Résumé of the day"
+
+
+def test_a_lambda_of_a_function_node_takes_a_context_for_a_type_checker():
+    first, *_ = get_overloads(FunctionNode.__init__)
+    assert first.__annotations__ | {"settings": ""} == {
+        "function": "Callable[[Context], Any]",
+        "arguments": "None",
+        "settings": "",
+        "return": "None",
+    }
 
 
 @pytest.mark.parametrize("key", ["_last_prompt", "_last_generation"])
@@ -598,6 +615,8 @@ async def test_leaving_a_stream_early_cancels_the_run():
                     break
     assert cleaned == [1]
     assert store.list()[0].status == "cancelled"
+    with pytest.raises(RunError, match="the block of this stream was left: its events are read inside of it"):
+        await anext(events)
 
 
 async def test_a_stream_raises_what_keeps_the_run_from_starting():

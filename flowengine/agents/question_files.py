@@ -32,7 +32,7 @@ def files_of(value: Any) -> tuple[FileValue, ...]:
         if attachment_kind(value.media_type) is None:
             raise RunError(
                 f"'{value.name}' is {value.media_type} by its content, which no model is shown: "
-                f"attach images, PDF, sound (WAV, MP3) and text"
+                "attach images, PDF, sound (WAV, MP3) and text in UTF-8, and save other documents as PDF"
             )
         return (value,)
     if isinstance(value, list | tuple):

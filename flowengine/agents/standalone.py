@@ -237,6 +237,7 @@ class DirectGateway:
         return result
 
     async def note(self, record: Any) -> None:
+        """Hands a record on to whoever listens."""
         await self._listener(record)
 
     def _count_call(self, key: str) -> tuple[str, int]:

@@ -480,6 +480,7 @@ class Context:
 
     @property
     def run_id(self) -> str | None:
+        """The run's id; None in a context made by hand."""
         return self._given["run_id"]
 
     @property

@@ -118,6 +118,7 @@ class FileValue:
         return source(self.blob)
 
     def read_text(self, encoding: str = "utf-8", errors: str = "strict") -> str:
+        """The content as text; `encoding` and `errors` as `bytes.decode` has them."""
         return self.read_bytes().decode(encoding, errors)
 
     def __bytes__(self) -> bytes:

@@ -14,7 +14,7 @@ from functools import cache
 from importlib import import_module
 from inspect import isfunction
 from time import time
-from typing import Any, Final, NamedTuple, cast, get_args
+from typing import Any, Final, NamedTuple, TypeAlias, cast, get_args
 
 from flowengine.core.context import NodeResult
 from flowengine.core.run_scope import Fence
@@ -34,6 +34,7 @@ from flowengine.errors import (
 from flowengine.version import Extra, install_hint
 
 __all__ = [
+    "AnyStore",
     "Listener",
     "OpenRuns",
     "TeeJournal",
@@ -228,17 +229,25 @@ def open_store(url: str | None, durability: Durability = "process") -> JournalSt
     return _of_package(scheme, url, durability) if kind is None else _make(kind, url, durability)
 
 
-def as_store(store: JournalStore | str | None, durability: Durability = "process") -> JournalStore:
-    """An open store as it is, or the one that `open_store` opens; `DefinitionError` for what is neither.
+AnyStore: TypeAlias = JournalStore | str | os.PathLike[str]
+"""An open store, or where one is: a URL or a path."""
+
+
+def as_store(store: AnyStore | None, durability: Durability = "process") -> JournalStore:
+    """An open store as it is, or the one that `open_store` opens; `DefinitionError` for what is neither. A path
+    object is a SQLite file.
 
     >>> as_store(5)
     Traceback (most recent call last):
-    flowengine.errors.DefinitionError: a store is a URL or a path as text, or an open store, not int
+    flowengine.errors.DefinitionError: a store is a URL, a path, or an open store, not int
     """
     if store is None or isinstance(store, str):
         return open_store(store, durability)
+    if isinstance(store, os.PathLike):
+        _check_durability(durability)
+        return _make(_SCHEMES["sqlite"], os.fspath(store), durability)
     if not hasattr(store, "events"):  # One of another package may lack what newer versions ask for.
-        raise DefinitionError(f"a store is a URL or a path as text, or an open store, not {type(store).__name__}")
+        raise DefinitionError(f"a store is a URL, a path, or an open store, not {type(store).__name__}")
     _check_durability(durability)
     return store
 

@@ -281,7 +281,9 @@ class Model(Protocol):
         ...
 
     @property
-    def provider(self) -> str: ...
+    def provider(self) -> str:
+        """Who answers: the name before the slash, as prices and limits know it."""
+        ...
 
     async def complete(self, request: Request) -> Reply:
         """The whole answer at once."""

@@ -318,6 +318,10 @@ class RoutingNode(AskingNode):
                 if find_label(label, targets) is None:
                     text = f"no target for the route '{label}' of agent '{agent.name}'; None, where it leads nowhere"
                     raise DefinitionError(text)
+        for label in targets if isinstance(agent, RoutingAgent) else ():
+            if find_label(label, agent.routes) is None:
+                text = f"agent '{agent.name}' has no route '{label}'{did_you_mean(label, agent.routes)}"
+                raise DefinitionError(text)
         super().__init__(**settings)
         self.agent = agent
         self.target = target

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from copy import copy
 from functools import partial
-from typing import Any, ClassVar, Final, Unpack
+from typing import Any, ClassVar, Final, Unpack, overload
 
 from flowengine.core.argument_kinds import check_arguments
 from flowengine.core.context import EMPTY, Context, NodeResult
@@ -45,6 +45,22 @@ class FunctionNode(FlowNode):
     kind: ClassVar[str] = "function"
     starts_tasks: ClassVar[bool] = False
 
+    @overload
+    def __init__(
+        self,
+        function: Callable[[Context], Any],
+        *,
+        arguments: None = None,
+        **settings: Unpack[NodeSettings],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        arguments: Mapping[str, Value] | None = None,
+        **settings: Unpack[NodeSettings],
+    ) -> None: ...
     @names_arguments
     def __init__(
         self,

@@ -358,11 +358,13 @@ class FlowNode(ABC):
         """Before the first node of a run: start its servers, and raise a `DefinitionError` for what is wrong then."""
 
     def vertex(self, name: str) -> Vertex:
+        """What the graph has to know of this node, under the name it has there."""
         on_error = self.on_error if self.on_error in ("fail", "skip") else "then"
         sets = self.evaluates, self.chooses
         return Vertex(name, self.kind, self.join, on_error, self.transparent, self.container, *sets)
 
     def edges(self, name: str) -> Iterator[Edge]:
+        """The edges into it from `needs` and from what it reads, and those out of it by routes and `on_error`."""
         for source in (*self.needs, *self.reads):
             yield Edge(source, name)
         for label, target in self.routes.items():

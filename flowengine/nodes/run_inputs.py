@@ -110,7 +110,8 @@ def _problem(field: InputField, value: Any) -> str | None:
         found = find_misfits(field.schema, value)
         return f"{found[0].message} at {found[0].path}" if found else None
     if field.type is not None and not is_json_type(value, field.type):
-        return f"expected {field.type}, found {describe_value(value)}"
+        forms = " (a path, bytes, an address, or data:TYPE;base64,CONTENT)" if field.type == "file" else ""
+        return f"expected {field.type}{forms}, found {describe_value(value)}"
     if field.media_types is not None and not allows_media_type(field.media_types, value.media_type):
         return f"expected {' or '.join(field.media_types)}, found {value.media_type}, by the file's content"
     if field.enum is not None and not is_one_of(value, field.enum):

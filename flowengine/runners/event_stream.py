@@ -14,6 +14,7 @@ from anyio.streams.memory import MemoryObjectSendStream
 from flowengine.core.user_code import is_failure, is_interrupt
 from flowengine.engine.events import Event, TokenStreamed
 from flowengine.engine.ports import JournalStore
+from flowengine.errors import RunError
 from flowengine.journal.stores import tell_events
 from flowengine.runners.run import Run, RunOptions
 
@@ -40,6 +41,8 @@ class EventStream(AsyncIterator[Streamed]):
         except StopAsyncIteration:
             self.raise_failure()
             raise
+        except anyio.ClosedResourceError as error:
+            raise RunError("the block of this stream was left: its events are read inside of it") from error
 
     def raise_failure(self) -> None:
         """Raise what ended the run before it could be told in events (wrong inputs, a broken journal)."""

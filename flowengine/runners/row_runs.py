@@ -107,6 +107,7 @@ class RowResult(NamedTuple):
 
     @property
     def succeeded(self) -> bool:
+        """Whether its run ended with outputs."""
         return self.status == "succeeded"
 
 

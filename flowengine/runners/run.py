@@ -339,14 +339,17 @@ class Run(Drawable):
 
     @property
     def shared_state(self) -> Mapping[str, Any]:
+        """Key → value, as the last nodes left them."""
         return self.context.shared_state
 
     @property
     def routing_result(self) -> RoutingResult | None:
+        """The last nodes' choice of a route; None where none chose."""
         return self.context.routing_result
 
     @property
     def evaluation_result(self) -> EvaluationResult | None:
+        """The last nodes' score; None where none was given."""
         return self.context.evaluation_result
 
     def raise_for_status(self) -> Run:

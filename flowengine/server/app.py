@@ -25,9 +25,9 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from flowengine.engine.ports import Durability, JournalStore
+from flowengine.engine.ports import Durability
 from flowengine.flow import Flow
-from flowengine.journal.stores import as_store
+from flowengine.journal.stores import AnyStore, as_store
 from flowengine.runners.run_driver import Admission, RunDriver
 from flowengine.server.action_handlers import make_handlers
 from flowengine.server.answer_links import AnswerDesk, make_answer_routes
@@ -143,7 +143,7 @@ def _read_cookie(headers: Headers) -> str | None:
 
 
 def make_app(
-    store: JournalStore | str,
+    store: AnyStore,
     flows: Iterable[Flow | str | PathLike[str]] = (),
     token: str | None = None,
     *,
@@ -182,7 +182,7 @@ def make_app(
                 with anyio.CancelScope(shield=True):
                     await stop(app)
                 tasks.cancel_scope.cancel()
-        if isinstance(store, str):
+        if opened is not store:
             opened.close()
 
     async def give(run_id: str, question: str, given: ApprovalDecision, asked: float) -> bool:

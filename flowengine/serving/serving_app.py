@@ -24,10 +24,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from flowengine.engine.ports import Durability, JournalStore
+from flowengine.engine.ports import Durability
 from flowengine.flow import Flow
 from flowengine.flowfile.project.project import Project
-from flowengine.journal.stores import as_store
+from flowengine.journal.stores import AnyStore, as_store
 from flowengine.models.dotenv import read_environment
 from flowengine.runners.run_driver import Admission
 from flowengine.server.problems import ProblemError, tell_allowed
@@ -60,7 +60,7 @@ _ROUTES: Final = (
 
 
 def make_serving_app(
-    store: JournalStore | str,
+    store: AnyStore,
     flows: Iterable[Flow | str | PathLike[str]],
     *,
     needs_key: bool = True,
@@ -111,7 +111,7 @@ def make_serving_app(
                 yield
                 await service.drain()
             tasks.cancel_scope.cancel()
-        if isinstance(store, str):
+        if opened is not store:
             opened.close()
 
     middleware = [Middleware(_Counting, metrics)]

@@ -61,6 +61,7 @@ class ContextManager:
         self._contexts[context.id] = context
 
     def find_context_by_id(self, id: str) -> AnyContext | None:
+        """The context of an id; None where there is none."""
         return self._contexts.get(id)
 
     @property

@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 import re
 import tomllib
-from inspect import signature
+from inspect import isclass, signature
 from pathlib import Path
 from shutil import copytree
+from types import FunctionType
 
 import pytest
 
@@ -126,6 +127,19 @@ def test_every_exported_name_is_on_the_page_of_public_names():
     page = api_page().partition("\n## `flowengine.errors`")[0]
     assert sorted(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)) == sorted(flowengine.__all__)
     assert set(names_of("flowengine.errors")) >= {name for name in flowengine.__all__ if name.endswith("Error")}
+
+
+def test_every_public_method_and_property_says_what_it_does():
+    """With words of its own, or those of what it overrides."""
+    silent = [
+        f"{name}.{attribute}"
+        for name in flowengine.__all__
+        if isclass(made := getattr(flowengine, name))
+        for attribute, value in vars(made).items()
+        if not attribute.startswith("_") and isinstance(value, FunctionType | property | classmethod | staticmethod)
+        if not any(vars(base)[attribute].__doc__ for base in made.__mro__ if attribute in vars(base))
+    ]
+    assert silent == []
 
 
 def test_flows_and_documents_import_public_names_only():

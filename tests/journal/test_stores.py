@@ -5,16 +5,18 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 
-from flowengine import Flow
+from flowengine import Flow, Runs, RunStarted
 from flowengine.core.context import Context
-from flowengine.errors import StoreUnavailableError
+from flowengine.engine.ports import Durability
+from flowengine.errors import DefinitionError, StoreUnavailableError
 from flowengine.journal.memory import MemoryStore
 from flowengine.journal.postgres.store import PostgresStore
 from flowengine.journal.sqlite.store import SQLiteStore
-from flowengine.journal.stores import open_store
+from flowengine.journal.stores import as_store, open_store
 from flowengine.nodes.function import FunctionNode
 from tests.support.packages import installed_package
 
@@ -41,6 +43,15 @@ def test_a_path_or_a_sqlite_url_is_a_file(url: str, path: str) -> None:
     store = open_store(url, "full")
     assert isinstance(store, SQLiteStore)
     assert (store.path, store.durability) == (Path(path), "full")
+
+
+def test_a_path_object_is_a_file_wherever_a_store_is_given(tmp_path: Path) -> None:
+    path = tmp_path / "runs.db"
+    run = Flow("one", {"a": FunctionNode(lambda context: 1)}).run_sync(store=path, run_id="r1")
+    assert isinstance(run.events[0], RunStarted)  # Read anew from the closed store.
+    assert [each.run_id for each in Runs(path).list()] == ["r1"]
+    with pytest.raises(DefinitionError, match="durability is one of"):
+        as_store(path, cast(Durability, "ful"))
 
 
 @pytest.mark.parametrize("url", ["sqlite:", "sqlite:///", "sqlite://runs.db", "sqlite:///:memory:", "memory:x", ""])

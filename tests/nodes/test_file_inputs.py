@@ -120,7 +120,8 @@ async def test_a_file_of_a_run_in_another_store_is_taken_over(store: JournalStor
 
 async def test_what_is_no_file_is_told(tmp_path: Path):
     for given, said in [
-        (1, "input 'photo': expected file, found int 1"),
+        (1, r"input 'photo': expected file \(a path, bytes, an address, or data:TYPE;base64,CONTENT\), found int 1"),
+        (memoryview(b"x"), r"input 'photo': expected file .* found memoryview"),
         ("/etc/passwd", "input 'photo': the path '/etc/passwd' leaves the project's root"),
         ("none.png", "input 'photo': cannot read 'none.png': No such file or directory"),
         (tmp_path, "input 'photo': cannot read"),

@@ -36,6 +36,9 @@ def test_a_route_without_a_target_is_refused_before_anything_is_paid() -> None:
     with pytest.raises(DefinitionError, match="no target for the route 'y' of agent 'r'; None, where it leads nowhere"):
         RoutingNode(agent, {"x": None})
     assert RoutingNode(agent, {"x": None}, fallback="z").routes == {"x": None, "fallback": "z"}
+    for fallback in (None, "z"):
+        with pytest.raises(DefinitionError, match="agent 'r' has no route 'yy'; did you mean 'y'"):
+            RoutingNode(agent, {"x": None, "y": None, "yy": "z"}, fallback=fallback)
 
 
 def choosing(label: str, **settings: Any) -> RoutingNode:
