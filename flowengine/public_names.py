@@ -50,7 +50,7 @@ MODULES: Final[Mapping[str, PublicModule]] = {
     "flowengine.testing.path": PublicModule("What ran, for tests", ("assert_path", "assert_skipped")),
     "flowengine.client": PublicModule("Calling flows of a server, or by a store"),
     "visualize": PublicModule("Pictures of flows and runs"),
-    "flowengine.server.app": PublicModule("The viewer and its HTTP API (extra `ui`)", ("make_app",)),
+    "flowengine.web.app": PublicModule("The viewer and its HTTP API (extra `ui`)", ("make_app",)),
 }
 """Module → what is public in it."""
 

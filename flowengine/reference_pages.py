@@ -38,10 +38,10 @@ from flowengine.models.vendors import ALIASES, OTHERS, VENDORS, ProviderSettings
 from flowengine.nodes.function import FunctionNode
 from flowengine.notify.channels import MailServer, NotifySettings
 from flowengine.public_names import api_page
-from flowengine.server.api import OPERATIONS
-from flowengine.serving.flow_documents import EVERY_PROBLEM, describe_flows
-from flowengine.serving.serving_app import make_serving_app
 from flowengine.templating.filters import FILTERS, TESTS
+from flowengine.web.api.api import OPERATIONS
+from flowengine.web.api.flow_documents import EVERY_PROBLEM, describe_flows
+from flowengine.web.serving_app import make_serving_app
 from visualize.draw import to_svg
 
 __all__ = ["PAGES", "PATTERNS", "TABLES", "reference_pages", "sample_pictures"]

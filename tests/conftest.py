@@ -25,7 +25,7 @@ sys.dont_write_bytecode = False
 if os.path.ismount("/dev/shm") and shutil.disk_usage("/dev/shm").free > 4 * 2**30:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", "/dev/shm")
 
-WITH_A_BROWSER = ("tests/visualize/", "tests/server/", "tests/docs/")
+WITH_A_BROWSER = ("tests/visualize/", "tests/web/", "tests/docs/")
 
 # A machine that is busy with other work makes no property false, so the clock does not judge.
 settings.register_profile(

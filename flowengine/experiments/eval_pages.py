@@ -1,6 +1,6 @@
 """The pages of evals in the viewer: which there are, and the report of each set. They change nothing.
 
-app.router.routes[:0] = make_eval_routes()  # Of an app of `flowengine.server.app`, behind its gate.
+app.router.routes[:0] = make_eval_routes()  # Of an app of `flowengine.web.app`, behind its gate.
 """
 
 from __future__ import annotations

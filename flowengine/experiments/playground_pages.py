@@ -1,6 +1,6 @@
 """The page of the playground in the viewer: it shows a recorded call, asks a changed one, and keeps it as a fork.
 
-add_playground(app)  # To an app of `flowengine.server.app`, behind its gate.
+add_playground(app)  # To an app of `flowengine.web.app`, behind its gate.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from flowengine.journal.run_lookup import RunQuery
 from flowengine.runners import local
 from flowengine.runners.driven_run import DrivenRun
 from flowengine.runners.run import Run, RunOptions, settings_of
-from flowengine.server.flow_catalog import CatalogEntry
-from flowengine.server.problems import ProblemError, problem_of, problem_response
-from flowengine.server.requests import LARGE_FORM_BYTES, ServerParts, get_parts, read_own_form
-from flowengine.server.run_actions import mark_of
-from flowengine.server.run_fields import read_limits
+from flowengine.web.gate.problems import ProblemError, problem_of, problem_response
+from flowengine.web.gate.requests import LARGE_FORM_BYTES, ServerParts, get_parts, read_own_form
+from flowengine.web.pages.run_actions import mark_of
+from flowengine.web.pages.run_fields import read_limits
+from flowengine.web.service.flow_catalog import CatalogEntry
 from visualize.viewer.forms import Acting
 from visualize.viewer.html import play_url, run_url, runs_url
 from visualize.viewer.playground import FORK_NOTE, OPTION_LABELS, EditedCall, PlaygroundPage, Tried, playground_page

@@ -1,6 +1,6 @@
 """The page that shows a recorded run as a flow test, or as a row of data, to copy or to save. It changes nothing.
 
-add_case_page(app)  # To an app of `flowengine.server.app`, behind its gate.
+add_case_page(app)  # To an app of `flowengine.web.app`, behind its gate.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from flowengine.engine.ports import JournalStore
 from flowengine.errors import FlowEngineError
 from flowengine.journal.reused_records import unfold_reused
 from flowengine.journal.value_types import only_looking
-from flowengine.server.problems import problem_response
-from flowengine.server.requests import get_parts
 from flowengine.testing.recorded_case import make_row, make_test
+from flowengine.web.gate.problems import problem_response
+from flowengine.web.gate.requests import get_parts
 from visualize.viewer.actions import command_line
 from visualize.viewer.html import action_url, element, run_url
 from visualize.viewer.page import page

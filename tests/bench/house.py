@@ -96,9 +96,8 @@ def classes_that_stand_twice() -> dict[str, list[str]]:
 
 def files_that_stand_twice() -> list[str]:
     """File names that stand in several folders, `__init__` aside."""
-    packages = {each.name.rpartition(".")[0] for each in modules()}
-    counted = Counter(each.name.rpartition(".")[2] for each in modules() if each.name not in packages)
-    return sorted(name for name, count in counted.items() if count > 1)
+    counted = Counter(path.stem for package in PACKAGES for path in (ROOT / package).glob("**/*.py"))
+    return sorted(name for name, count in counted.items() if count > 1 and name != "__init__")
 
 
 def _entered(work: str) -> int:

@@ -15,7 +15,7 @@ import pytest
 
 from flowengine.journal.run_export import pack_run
 from flowengine.journal.sqlite.store import SQLiteStore
-from flowengine.server.chosen_runs import pack_runs
+from flowengine.web.pages.chosen_runs import pack_runs
 
 Command = Callable[..., Any]
 

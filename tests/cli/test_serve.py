@@ -20,7 +20,7 @@ from flowengine.cli.terminal import complain
 from flowengine.flow import Flow
 from flowengine.flowfile.project.project import find_project
 from flowengine.journal.stores import open_store
-from flowengine.serving.api_keys import KeyRing
+from flowengine.web.gate.api_keys import KeyRing
 
 Command = Callable[..., Any]
 

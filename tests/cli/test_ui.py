@@ -144,7 +144,7 @@ def test_what_cannot_be_served_is_told_before_anything_is(
 
 
 def test_without_the_extra_it_says_what_to_install(flowengine: Command, monkeypatch: pytest.MonkeyPatch):
-    for name in [each for each in sys.modules if each.startswith("flowengine.server.")]:
+    for name in [each for each in sys.modules if each.startswith("flowengine.web.")]:
         monkeypatch.delitem(sys.modules, name)
     for name in ("starlette", "uvicorn", "starlette.applications"):
         monkeypatch.setitem(sys.modules, name, None)

@@ -40,9 +40,9 @@ from flowengine.models.call_options import OPTIONS
 from flowengine.models.vendors import OTHERS, VENDORS
 from flowengine.public_names import MODULES, api_page, names_of
 from flowengine.reference_pages import PAGES, PATTERNS, TABLES
-from flowengine.server.api import OPERATIONS
 from flowengine.templating.filters import FILTERS, TESTS
 from flowengine.testing.flowtest import ApprovalAnswer, ExpectSpec, FakesSpec, FlowCaseSpec, FlowTestSpec
+from flowengine.web.api.api import OPERATIONS
 from tests.support.doc_blocks import BLOCK, DOCS, forget_models, run_blocks
 from tests.support.postgres import empty_database
 

@@ -33,10 +33,10 @@ PAGES = sorted(str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md"))
 FENCED = re.compile(r"^( *)```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 
 RUN_BY = {
-    "client.md": "tests/client/test_clients.py",
+    "client.md": "tests/web/client/test_clients.py",
     "importing.md": "tests/importers/test_import_command.py",
     "deploying.md": "tests/docs/test_serving_pages.py",
-    "openai.md": "tests/serving/test_chat_clients.py",
+    "openai.md": "tests/web/openai/test_chat_clients.py",
     "pull-requests.md": "tests/cli/test_plan_change.py",
     **dict.fromkeys(("serving.md", "viewer.md"), "tests/docs/test_serving_pages.py"),
     "samples.md": "tests/docs/test_docs.py",

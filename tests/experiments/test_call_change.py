@@ -20,8 +20,8 @@ from flowengine.errors import InputError
 from flowengine.experiments.call_change import ChangedCall, RecordedCall, replace_answer
 from flowengine.experiments.playground_pages import add_playground
 from flowengine.flow import Flow
-from flowengine.server.app import make_app
 from flowengine.templating.compile import compile_template
+from flowengine.web.app import make_app
 from tests.support.ui_server import Served, served
 
 POEM = """flowengine: v1

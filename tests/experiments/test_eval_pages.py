@@ -12,7 +12,7 @@ from starlette.routing import Mount
 
 from flowengine.experiments.eval_pages import make_eval_routes
 from flowengine.journal.memory import MemoryStore
-from flowengine.server.app import make_app
+from flowengine.web.app import make_app
 from tests.experiments.test_eval_run import project, score
 
 

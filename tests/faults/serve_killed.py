@@ -46,7 +46,7 @@ _PATIENCE: Final = 60.0
 def load_server() -> None:
     """What the processes have before they begin: a server has been there, and has imported what it needs."""
     import flowengine.cli.commands.serve  # noqa: F401 -- so that no child has to
-    from flowengine.serving.serving_app import make_serving_app
+    from flowengine.web.serving_app import make_serving_app
 
     async def live() -> None:
         app = make_serving_app("memory:", [ROOT / "flows" / "hello.yaml"], needs_key=False)

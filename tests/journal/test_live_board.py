@@ -21,7 +21,7 @@ from flowengine.journal.live_texts import LiveFollower, read_live
 from flowengine.journal.stores import open_store
 from flowengine.models.model import Reply, Request
 from flowengine.models.scripted import ScriptedModel
-from flowengine.server.app import make_app
+from flowengine.web.app import make_app
 from tests.support.postgres import empty_database
 from tests.support.ui_server import served
 

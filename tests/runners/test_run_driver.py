@@ -18,8 +18,8 @@ from flowengine.nodes.function import FunctionNode
 from flowengine.runners.driven_run import DrivenRun
 from flowengine.runners.run import Run
 from flowengine.runners.run_driver import Admission, RunDriver, StoppingError
-from flowengine.server.app import make_app
-from flowengine.serving.flow_service import FlowService
+from flowengine.web.app import make_app
+from flowengine.web.service.flow_service import FlowService
 
 
 class GatedStore(TeeStore):

@@ -14,7 +14,7 @@ from flowengine.journal.memory import MemoryStore
 from flowengine.runners import run_feed
 from flowengine.runners.driven_run import DrivenRun
 from flowengine.runners.run_feed import Followed, RunFeed
-from flowengine.serving.run_follower import RunFollower
+from flowengine.web.service.run_follower import RunFollower
 
 pytestmark = pytest.mark.anyio
 

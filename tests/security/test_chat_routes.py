@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from flowengine.serving import mcp_routes
+from flowengine.web.mcp import mcp_routes
 from tests.support.chat_server import ChatServer, chat_server
 from tests.support.pace import slowness
 from tests.support.plain_http import NO_TLS

@@ -23,8 +23,8 @@ from flowengine.journal.stores import open_store
 from flowengine.models.wrappers.rate import limiter_for
 from flowengine.nodes.function import FunctionNode
 from flowengine.runners.queue.worker_flows import LackingError, WorkerFlows
-from flowengine.serving.flow_service import FlowService
-from flowengine.serving.outcomes import FlowCaller
+from flowengine.web.service.flow_service import FlowService
+from flowengine.web.service.outcomes import FlowCaller
 
 STDLIB = str(Path(os.__file__).parent)
 EVIL = """flowengine: v1

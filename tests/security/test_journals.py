@@ -15,7 +15,7 @@ from flowengine.cli.main import main
 from flowengine.engine.events import Event
 from flowengine.journal.codec import encode
 from flowengine.journal.stores import open_store
-from flowengine.server.app import make_app
+from flowengine.web.app import make_app
 from tests.support.sample_run import mapped_run, research_run
 from tests.support.ui_server import served
 

@@ -1,4 +1,4 @@
-"""Attempts over HTTP beside those of `tests/server/test_safety.py`: deep bodies, stalled clients, hostile contents."""
+"""Attempts over HTTP beside `tests/web/gate/test_safety.py`: deep bodies, stalled clients, hostile contents."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from flowengine.cli.main import main
-from flowengine.server.app import make_app
+from flowengine.web.app import make_app
 from tests.support.plain_http import NO_TLS
 from tests.support.ui_server import Served, served
 

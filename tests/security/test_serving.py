@@ -17,9 +17,9 @@ import pytest
 
 from flowengine.flowfile.project.project import find_project
 from flowengine.journal.stores import open_store
-from flowengine.server.serving import ConnectionLimits
-from flowengine.serving.api_keys import KeyRing
-from flowengine.serving.serving_app import make_serving_app
+from flowengine.web.gate.api_keys import KeyRing
+from flowengine.web.serving import ConnectionLimits
+from flowengine.web.serving_app import make_serving_app
 from tests.support.plain_http import NO_TLS
 from tests.support.ui_server import Served, served
 
@@ -331,7 +331,7 @@ def test_no_file_of_the_server_or_its_network_is_taken_as_an_input(attacked: Att
     ],
 )
 def test_call_backs_go_nowhere_but_where_the_project_says(attacked: Attacked, url: str) -> None:
-    """What a listed name leads to is judged at each try: `tests/serving/test_webhooks.py`."""
+    """What a listed name leads to is judged at each try: `tests/web/hooks/test_webhooks.py`."""
     before = attacked.runs
     answer = attacked.ann.post("/flows/echo", json={}, headers={"Flowengine-Callback": url})
     assert (answer.status_code, "allow_callbacks" in answer.json()["detail"]) == (422, True)

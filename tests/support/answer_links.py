@@ -12,7 +12,7 @@ import httpx
 from flowengine.journal.approvals import open_questions, times_asked
 from flowengine.notify.links import AnswerLink, LinkSigner
 from flowengine.notify.notifier import link_path
-from flowengine.server.app import make_app
+from flowengine.web.app import make_app
 from tests.support.plain_http import NO_TLS
 from tests.support.ui_server import Served, served
 

@@ -11,9 +11,9 @@ from typing import NamedTuple
 import httpx
 
 from flowengine.journal.stores import open_store
-from flowengine.serving.api_keys import KeyRing
-from flowengine.serving.flow_service import FlowService
-from flowengine.serving.serving_app import make_serving_app
+from flowengine.web.gate.api_keys import KeyRing
+from flowengine.web.service.flow_service import FlowService
+from flowengine.web.serving_app import make_serving_app
 from tests.support.ui_server import served
 
 __all__ = ["ChatServer", "chat_server"]

@@ -14,8 +14,8 @@ import httpx
 import uvicorn
 from starlette.applications import Starlette
 
-from flowengine.server.app import stop
-from flowengine.server.serving import ConnectionLimits, listen, make_config
+from flowengine.web.app import stop
+from flowengine.web.serving import ConnectionLimits, listen, make_config
 from tests.support.plain_http import NO_TLS
 
 __all__ = ["Served", "served"]
@@ -99,7 +99,7 @@ def served(
         await (stop(app) if end is None else end())
         await ended(sockets)
 
-    server.shutdown = shutdown  # type: ignore[method-assign]  # as `flowengine.server.serving` does it
+    server.shutdown = shutdown  # type: ignore[method-assign]  # as `flowengine.web.serving` does it
     port = listening.getsockname()[1]
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     with mock.patch("uvicorn.server.asyncio", _QuickAsyncio()):

@@ -14,9 +14,9 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from flowengine import Agent, ApprovalNode, Context, Flow, FunctionNode
 from flowengine.journal.stores import open_store
 from flowengine.models.scripted import ScriptedModel
-from flowengine.server.serving import listen
 from flowengine.telemetry import span_sender
 from flowengine.telemetry.span_sender import sending_spans
+from flowengine.web.serving import listen
 from tests.support.otlp_collector import Collector
 
 

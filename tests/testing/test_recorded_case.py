@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from flowengine.cli.main import main
-from flowengine.server.app import make_app
 from flowengine.testing.case_pages import add_case_page
 from flowengine.testing.cases import run_case
 from flowengine.testing.flowtest import load_flowtest
+from flowengine.web.app import make_app
 from tests.support.ui_server import Served, served
 
 STEPS = """

@@ -55,8 +55,8 @@ def command(flows: tuple[str, ...], patience: float, on_cancel: str, store: str 
 
 
 async def _serve(store: JournalStore, flows: list[str], patience: float, on_cancel: str) -> None:
-    from flowengine.serving.flow_service import FlowService  # Needs its extra.
-    from flowengine.serving.mcp_server import McpSettings, make_mcp_server, serve_stdio
+    from flowengine.web.mcp.mcp_server import McpSettings, make_mcp_server, serve_stdio
+    from flowengine.web.service.flow_service import FlowService  # Needs its extra.
 
     settings = McpSettings(patience, "detach" if on_cancel == "detach" else "cancel", find_account())
     made = FlowService(store, flows, environ=load_environment(), grace=_GRACE)

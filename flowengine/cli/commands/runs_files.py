@@ -233,7 +233,7 @@ def _read_lines(file: str) -> Iterator[str]:
 def _drop_foreign_settings(events: list[Event]) -> list[Event]:
     """The run, which names no folder and no file of another machine, nor any of this one but below where we are, and
     which neither a worker nor a server takes up or shows to a caller: it was not submitted here."""
-    from flowengine.serving.outcomes import CALLER  # Other commands need nothing of serving.
+    from flowengine.web.service.outcomes import CALLER  # Other commands need nothing of serving.
 
     started = events[0]
     assert isinstance(started, RunStarted)  # `unpack_runs` gives no other.

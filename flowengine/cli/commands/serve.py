@@ -34,10 +34,10 @@ from flowengine.errors import FlowEngineError
 from flowengine.flow import Flow
 from flowengine.flowfile.project.project import Project, find_project
 from flowengine.models.dotenv import load_environment, read_environment
-from flowengine.server.safety import LOOPBACK, is_loopback
+from flowengine.web.gate.safety import LOOPBACK, is_loopback
 
 if TYPE_CHECKING:
-    from flowengine.serving.api_keys import ApiKey
+    from flowengine.web.gate.api_keys import ApiKey
 
 __all__ = ["command", "keys_command"]
 
@@ -155,8 +155,8 @@ def _serve(
     say = _LOG.info if log_format == "json" else complain
     with needing_extra("serve", "`flowengine serve`"):
         from flowengine.runners.run_driver import Admission
-        from flowengine.server.serving import ConnectionLimits, address_of, listen, serve
-        from flowengine.serving.serving_app import make_serving_app
+        from flowengine.web.serving import ConnectionLimits, address_of, listen, serve
+        from flowengine.web.serving_app import make_serving_app
     _raise_file_limit()
     results = Results()
     project = find_project(flows[0])
@@ -221,7 +221,7 @@ def _announce(
         say("runs go into the queue: `flowengine worker` goes on with them")
     if no_keys:
         say("notice: it requires no key")
-    from flowengine.serving.flow_inspection import nodes_with_shared_memory  # `keys` serves nothing.
+    from flowengine.web.service.flow_inspection import nodes_with_shared_memory  # `keys` serves nothing.
 
     shared = [f"{name}: {path}" for name, flow in sorted(flows.items()) for path in nodes_with_shared_memory(flow)]
     if shared:
@@ -236,7 +236,7 @@ def _announce_budgets(
     budgeted = [key.caller.name for key in _ring(kept).list() if key.caller.budget_usd_day is not None]
     if not budgeted:
         return
-    from flowengine.serving.flow_inspection import models_without_price
+    from flowengine.web.service.flow_inspection import models_without_price
 
     environ = read_environment(project.root, load_environment())
     unpriced = sorted({each for flow in flows.values() for each in models_without_price(flow, project, environ)})
@@ -289,7 +289,7 @@ def list_keys(as_json: bool, store: str | None) -> int:
     results = Results()
     with open_journal(_choose_kept(store)) as kept:
         keys = _ring(kept).list()
-        from flowengine.serving.api_keys import DayBudgets  # As above.
+        from flowengine.web.gate.api_keys import DayBudgets  # As above.
 
         spent = {key.caller.name: DayBudgets(kept).read_spending(key.caller.name) for key in keys}
     if as_json:
@@ -352,6 +352,6 @@ def _choose_kept(store: str | None) -> str:
 
 
 def _ring(kept: Any) -> Any:
-    from flowengine.serving.api_keys import KeyRing  # Commands are imported for their help, too.
+    from flowengine.web.gate.api_keys import KeyRing  # Commands are imported for their help, too.
 
     return KeyRing(kept)

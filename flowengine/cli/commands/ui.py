@@ -24,7 +24,7 @@ from flowengine.engine.ports import Durability
 from flowengine.flowfile.project.project import project_of
 from flowengine.journal.stores import without_password
 from flowengine.models.dotenv import load_environment, read_environment
-from flowengine.server.safety import LOOPBACK, is_loopback, make_token
+from flowengine.web.gate.safety import LOOPBACK, is_loopback, make_token
 
 __all__ = ["command"]
 
@@ -74,9 +74,9 @@ def command(
     with needing_extra("ui", "`flowengine ui`"):
         from flowengine.experiments.eval_pages import make_eval_routes
         from flowengine.experiments.playground_pages import add_playground
-        from flowengine.server.app import make_app
-        from flowengine.server.serving import ConnectionLimits, address_of, listen, serve
         from flowengine.testing.case_pages import add_case_page
+        from flowengine.web.app import make_app
+        from flowengine.web.serving import ConnectionLimits, address_of, listen, serve
     listening = listen(host, port)
     address = f"{address_of(host, listening.getsockname()[1])}/?token={secret}"
     results, project = Results(), project_of(None)[0]

@@ -10,7 +10,7 @@ from flowengine.engine.ports import RunInfo
 from flowengine.errors import Diagnostic, RunNotFoundError
 from flowengine.journal.run_digest import RunDigest
 from flowengine.journal.run_index import ListedRuns, RunLine
-from flowengine.server.problems import problem_response
+from flowengine.web.gate.problems import problem_response
 from tests.support.browser import LOOKS, Browser, Tab
 from tests.support.page_server import PageServer, page_server
 from tests.support.sample_run import GRAPH, START, research_run

@@ -1,1 +1,0 @@
-"""Flows as services: an API over HTTP, and what other programs reach flows by."""

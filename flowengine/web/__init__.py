@@ -1,0 +1,6 @@
+"""Every door to runs over HTTP, and the client that goes through them.
+
+One service starts, follows, answers and ends runs; the viewer, the HTTP API, OpenAI's protocol, MCP, streams for pages
+and webhooks are ways to it. Begin with `app` (the viewer) and `serving_app` (flows for other programs): each puts its
+parts together. Needs the extras `ui` or `serve` (`flowengine.version`).
+"""

@@ -1,0 +1,142 @@
+"""Writes what became of a run as an answer over HTTP: JSON, a problem object, or server-sent events."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from flowengine.core.json_values import to_json_value
+from flowengine.engine.events import Event, NodeFailed, TokenStreamed
+from flowengine.errors import StoreCorruptError, StoreUnavailableError, StoreVersionError
+from flowengine.masking.masker import Masker
+from flowengine.runners.run_driver import OverloadedError, StoppingError
+from flowengine.web.gate.api_keys import QuotaError
+from flowengine.web.gate.problems import Handler, ProblemError, answering_errors, problem_of, problem_response
+from flowengine.web.service.outcomes import NODE_STATES, AccessError, KeyReusedError, RunOutcome
+from visualize.viewer.html import whole
+
+__all__ = [
+    "accepted_response",
+    "encode_message",
+    "encode_progress",
+    "error_response",
+    "hide_store",
+    "json_response",
+    "make_routes",
+    "outcome_response",
+    "to_run_state",
+]
+
+_LOG: Final = logging.getLogger("flowengine.serving")
+_PROBLEMS: Final[Mapping[type[Exception], tuple[int, str]]] = {
+    AccessError: (403, "Not allowed"),
+    KeyReusedError: (422, "The key was used with other inputs"),
+    OverloadedError: (429, "Too many runs"),
+    QuotaError: (429, "Too much for this key"),
+    StoppingError: (503, "The server stops"),
+}
+
+
+def json_response(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    text = json.dumps(to_json_value(value), ensure_ascii=False, separators=(",", ":"))
+    return Response(whole(text), status, dict(headers or {}), "application/json")
+
+
+def error_response(error: Exception) -> Response:
+    """A problem object (RFC 9457), with `Retry-After` where asking again may help."""
+    error = hide_store(error)
+    known = next((each for kind, each in _PROBLEMS.items() if isinstance(error, kind)), None)
+    response = problem_response(error if known is None else ProblemError(*known, str(error)), as_page=False)
+    wait = getattr(error, "retry_after", None)
+    if wait is not None:
+        response.headers["Retry-After"] = str(wait)
+    if response.status_code == 401:
+        response.headers["WWW-Authenticate"] = 'Bearer realm="flowengine"'
+    return response
+
+
+def make_routes(
+    table: Iterable[tuple[str, str, Handler]], answer: Callable[[Exception], Response] = error_response
+) -> list[Route]:
+    """Routes of a method, a path and a handler each, whose errors are answered."""
+
+    def answer_error(request: Request, error: Exception) -> Response:
+        return answer(error)
+
+    return [Route(path, answering_errors(each, answer_error), methods=[method]) for method, path, each in table]
+
+
+def hide_store(error: Exception) -> Exception:
+    """The error for a caller: one of the store, which names its file or server, goes to the log."""
+    if not isinstance(error, StoreUnavailableError | StoreCorruptError | StoreVersionError):
+        return error
+    _LOG.error("%s", Masker().mask(f"{type(error).__name__}: {error}"))
+    found = problem_of(error)
+    return ProblemError(found.status, found.title, f"{found.title}; the server's log says more")
+
+
+def to_run_state(outcome: RunOutcome, root: str = "") -> dict[str, Any]:
+    """Returns a run's state with its addresses; `root`: the app's mount path."""
+    at = f"{root}/runs/{outcome.run_id}"
+    said: dict[str, Any] = {
+        "run_id": outcome.run_id,
+        "flow": outcome.flow,
+        "status": outcome.status,
+        "started": outcome.started,
+        "finished": outcome.finished,
+        "outputs": outcome.outputs if outcome.has_ended else None,
+        "error": None,
+        "questions": [{**to_json_value(each), "answer": f"{at}/answer"} for each in outcome.questions],
+        "links": {"self": at, "events": f"{at}/events", "answer": f"{at}/answer", "cancel": f"{at}/cancel"},
+    }
+    if outcome.error is not None:
+        said["error"] = {"type": outcome.error.type, "message": outcome.error.message, "node": outcome.failed_node}
+    return said
+
+
+def accepted_response(outcome: RunOutcome, root: str, headers: Mapping[str, str]) -> Response:
+    """202: the run goes on, or waits for somebody; `Location` says where it is."""
+    at = {"Location": f"{root}/runs/{outcome.run_id}"}
+    return json_response(to_run_state(outcome, root), 202, {**headers, **at})
+
+
+def outcome_response(outcome: RunOutcome, root: str, headers: Mapping[str, str]) -> Response:
+    """The outputs of a run that gave any; its question, or why it failed."""
+    if outcome.status in ("succeeded", "partial"):
+        return json_response(outcome.outputs, 200, {**headers, "Flowengine-Status": outcome.status})
+    if not outcome.has_ended:
+        return accepted_response(outcome, root, headers)
+    title = "The run was cancelled" if outcome.status == "cancelled" else "The run failed"
+    status = 409 if outcome.status == "cancelled" else 500
+    message = "" if outcome.error is None else outcome.error.message
+    kind = None if outcome.error is None else outcome.error.type
+    found = ProblemError(status, title, message, run_id=outcome.run_id, node=outcome.failed_node, error=kind)
+    response = problem_response(found, as_page=False)
+    response.headers.update(headers)
+    return response
+
+
+def encode_message(event: str, data: Any, position: int | None = None) -> bytes:
+    """One server-sent event."""
+    text = whole(json.dumps(to_json_value(data), ensure_ascii=False, separators=(",", ":")))
+    place = "" if position is None else f"id: {position}\n"
+    return f"{place}event: {event}\ndata: {text}\n\n".encode()
+
+
+def encode_progress(position: int | None, event: Event | TokenStreamed) -> bytes | None:
+    """The state of a node, or the text of an agent, without prompts and results; None for any other event."""
+    if isinstance(event, TokenStreamed):
+        return encode_message("token", {"node": event.node, "text": event.text, "begins": event.begins})
+    state = NODE_STATES.get(type(event))
+    if state is None:
+        return None
+    said = {"node": getattr(event, "node", ""), "state": state, "at": event.at}
+    if isinstance(event, NodeFailed):
+        said["error"] = event.error.message
+    return encode_message("progress", said, position)

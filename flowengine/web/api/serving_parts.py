@@ -1,0 +1,51 @@
+"""Names what the routes of a server share, and what a module of routes gives to be mounted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+from starlette.responses import Response
+from starlette.routing import BaseRoute
+
+from flowengine.core.context import EMPTY
+from flowengine.flowfile.project.project import Project
+from flowengine.web.api.serving_metrics import ServingMetrics
+from flowengine.web.hooks.callbacks import CallbackSender
+from flowengine.web.service.flow_service import FlowService
+
+__all__ = ["MountedRoutes", "ServingParts"]
+
+
+@dataclass(frozen=True)
+class ServingParts:
+    """Made once, for one app."""
+
+    service: FlowService
+    metrics: ServingMetrics
+    callbacks: CallbackSender
+    project: Project | None
+    """Where webhooks are listed."""
+    environ: Mapping[str, str] = field(repr=False)
+    """Where secrets are looked up."""
+    max_body: int
+    """Bytes of a request's body."""
+    mcp_patience: float
+    """Seconds after which a call of an MCP tool hands back the id of its run."""
+    mcp_on_cancel: Literal["cancel", "detach"]
+    """What becomes of the run of a call of an MCP tool that is cancelled."""
+
+
+class MountedRoutes(NamedTuple):
+    """The routes of a module."""
+
+    routes: Sequence[BaseRoute]
+    open_paths: Sequence[str] = ()
+    """Beginnings of paths that need no key: they tell nothing, or check their callers in another way."""
+    errors: Mapping[str, Callable[[Exception], Response]] = EMPTY
+    """Beginning of a path → how an error is answered there that a request meets before its handler; elsewhere it is a
+    problem object."""
+    life: Callable[[], AbstractAsyncContextManager[object]] | None = None
+    """What is to be open while the server runs."""

@@ -1,0 +1,1 @@
+"""What stands behind `flowengine.client`: the clients, and their two ways to runs. Begin with `clients`."""

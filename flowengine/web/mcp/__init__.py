@@ -1,0 +1,1 @@
+"""Serves flows as MCP tools, over HTTP or stdio. Begin with `mcp_server`. Needs the extra `mcp`."""

@@ -1,0 +1,114 @@
+"""Serves flows as MCP tools at /mcp, by streamable HTTP; the gate in front has checked key, name and origin.
+
+Each request's key says which flows and runs there are. A session of the protocol belongs to the key that began it: the
+library is told who that is, and refuses the session's id to others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import anyio
+from anyio.abc import TaskGroup, TaskStatus
+from starlette.requests import Request
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from flowengine.version import missing_modules
+from flowengine.web.api.serving_parts import MountedRoutes, ServingParts
+from flowengine.web.openai.chat_requests import caller_of
+from flowengine.web.service.outcomes import FlowCaller
+
+if TYPE_CHECKING:
+    from mcp.server.context import ServerRequestContext
+    from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+
+__all__ = ["make_mcp_routes"]
+
+_MAX_SESSIONS: Final = 1_000
+"""Of one caller."""
+_IDLE: Final = 30 * 60.0
+"""Seconds without a request after which a session of the protocol ends."""
+
+
+def make_mcp_routes(parts: ServingParts) -> MountedRoutes:
+    """None where the extra `mcp` is not installed."""
+    if missing_modules("mcp"):
+        return MountedRoutes([])
+    from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser  # Needs the extra.
+    from mcp.server.auth.provider import AccessToken
+
+    sessions = _CallerSessions(parts)
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        caller: FlowCaller | None = scope["state"]["caller"]
+        if caller is not None:
+            scope["user"] = AuthenticatedUser(AccessToken(token="", client_id=caller.name, scopes=[]))
+        manager = await sessions.of(None if caller is None else caller.name)
+        await manager.handle_request(scope, receive, send)
+
+    return MountedRoutes([Route("/mcp", _Endpoint(answer), methods=["GET", "POST", "DELETE"])], life=sessions.live)
+
+
+class _CallerSessions:
+    """The protocol's sessions of each caller apart, so that none opens all that there may be."""
+
+    def __init__(self, parts: ServingParts) -> None:
+        self._parts = parts
+        self._managers: dict[str | None, StreamableHTTPSessionManager] = {}
+        self._starting = anyio.Lock()
+        self._tasks: TaskGroup | None = None
+
+    @asynccontextmanager
+    async def live(self) -> AsyncGenerator[None]:
+        async with anyio.create_task_group() as tasks:
+            self._managers, self._tasks = {}, tasks
+            yield
+            tasks.cancel_scope.cancel()
+
+    async def of(self, caller: str | None) -> StreamableHTTPSessionManager:
+        """Returns the sessions of a caller; None: of all callers of a server without keys."""
+        async with self._starting:
+            if caller not in self._managers:
+                if self._tasks is None:
+                    raise RuntimeError("the app's lifespan was not entered")
+                self._managers[caller] = await self._tasks.start(self._run)
+        return self._managers[caller]
+
+    async def _run(self, *, task_status: TaskStatus[StreamableHTTPSessionManager]) -> None:
+        from mcp.server.streamable_http_manager import StreamableHTTPSessionManager  # Needs the extra.
+
+        from flowengine.web.mcp.mcp_server import McpSettings, make_mcp_server
+
+        parts = self._parts
+        manager = StreamableHTTPSessionManager(
+            make_mcp_server(parts.service, McpSettings(parts.mcp_patience, parts.mcp_on_cancel), _caller_of),
+            max_request_body_size=parts.max_body,
+            max_sessions=_MAX_SESSIONS,
+            session_idle_timeout=_IDLE,
+        )
+        async with manager.run():
+            task_status.started(manager)
+            await anyio.sleep_forever()
+
+
+class _Endpoint:
+    """Flows as tools, for MCP clients (streamable HTTP).
+
+    ASGI, as an endpoint of a route: a class is mounted as it is, a function would be handed a request.
+    """
+
+    def __init__(self, answer: Any) -> None:
+        self._answer = answer
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._answer(scope, receive, send)
+
+
+def _caller_of(request: ServerRequestContext[Any, Any]) -> FlowCaller | None:
+    asked: Any = request.request
+    if not isinstance(asked, Request):
+        raise TypeError("a request over HTTP brings its head along")
+    return caller_of(cast("Request", asked))

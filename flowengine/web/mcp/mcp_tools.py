@@ -1,0 +1,289 @@
+"""Describes flows as MCP tools, and runs as their results. Needs the extra `mcp`; it asks no store and runs nothing.
+
+A flow's tool has the flow's name (`flow_NAME` where a tool of the server's own has it), its inputs as the arguments and
+its outputs inside the result. What a run does outside is told by the annotations: hints, as the protocol says.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, cast
+
+import mcp_types as types
+
+from flowengine.core.json_values import dumps, to_json_value
+from flowengine.flow import Flow
+from flowengine.nodes.compiled_flow import CompiledFlow
+from flowengine.runs import Question
+from flowengine.tools.mcp.client import ServerTool
+from flowengine.web.service.chat_shape import outputs_schema_of, to_text, tooling_of
+from flowengine.web.service.flow_catalog import make_input_schema
+from flowengine.web.service.outcomes import RunOutcome
+from flowengine.web.service.question_texts import PersonsAnswer
+from visualize.viewer.html import whole
+
+__all__ = [
+    "CONTROL_TOOLS",
+    "data_result",
+    "describe_outcome",
+    "elicitation_of",
+    "make_flow_tool",
+    "name_tools",
+    "read_elicited",
+    "result_of",
+    "told_data",
+]
+
+_RUN_ID: Final = {"run_id": {"type": "string", "description": "The run's id."}}
+_FLOW: Final = {"flow": {"type": "string", "description": "The flow's name."}}
+_INPUTS: Final = {"inputs": {"type": "object", "description": "Inputs that are known."}}
+_SECONDS: Final = {"type": "number", "minimum": 0, "maximum": 600, "description": "How long to wait at most."}
+_QUESTION: Final = {"type": "string", "description": "Which question; left out where the run waits with one."}
+_CHOICE: Final = {"type": "string", "description": "One of the question's choices; left out: the client asks its user."}
+
+
+def _control_tool(
+    name: str,
+    description: str,
+    properties: Mapping[str, Any],
+    required: Sequence[str] = (),
+    **hints: bool,
+) -> types.Tool:
+    schema = {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}
+    told = types.ToolAnnotations.model_validate({"read_only_hint": True, "open_world_hint": False, **hints})
+    return types.Tool(name=name, description=description, input_schema=schema, annotations=told)
+
+
+CONTROL_TOOLS: Final[Sequence[types.Tool]] = (
+    _control_tool("run_status", "How a run stands: its status, its outputs, what it asks.", _RUN_ID, ["run_id"]),
+    _control_tool(
+        "await_run",
+        "Wait until a run has ended or asks something, and say how it stands then.",
+        {**_RUN_ID, "seconds": _SECONDS},
+        ["run_id"],
+    ),
+    _control_tool(
+        "answer_approval",
+        "Answer what a run waits for; it then goes on, and its result is given.",
+        {
+            **_RUN_ID,
+            "question": _QUESTION,
+            "choice": _CHOICE,
+            "comment": {"type": "string", "description": "Why."},
+            "form": {"type": "object", "description": "What the question asks to be filled in."},
+        },
+        ["run_id"],
+        read_only_hint=False,
+        destructive_hint=True,
+    ),
+    _control_tool(
+        "list_runs",
+        "The runs, the newest first.",
+        {
+            **_FLOW,
+            "status": {"type": "string", "description": "running, waiting, succeeded, failed, partial, cancelled, …"},
+            "limit": {"type": "integer", "minimum": 1, "maximum": 100},
+        },
+    ),
+    _control_tool(
+        "cancel_run",
+        "Stop a run.",
+        _RUN_ID,
+        ["run_id"],
+        read_only_hint=False,
+        destructive_hint=True,
+        idempotent_hint=True,
+    ),
+    _control_tool("validate", "Every problem of a flow's file, without running it.", _FLOW, ["flow"]),
+    _control_tool(
+        "plan", "How many model calls, tokens and dollars a flow can take at most.", {**_FLOW, **_INPUTS}, ["flow"]
+    ),
+    _control_tool(
+        "explain",
+        "What the code of a problem means, such as FE203; without one, all codes.",
+        {"code": {"type": "string"}},
+    ),
+)
+"""The server's own tools."""
+
+
+def name_tools(flows: Iterable[str]) -> Mapping[str, str]:
+    """Tool → flow.
+
+    >>> name_tools(["triage", "plan"])
+    {'triage': 'triage', 'flow_plan': 'plan'}
+    """
+    own = {each.name for each in CONTROL_TOOLS}
+    return {f"flow_{flow}" if flow in own else flow: flow for flow in flows}
+
+
+def make_flow_tool(name: str, flow: Flow) -> types.Tool:
+    """The tool of a flow."""
+    waits = any(node.kind == "approval" for node in flow.plan.all_nodes.values())
+    more = " It may ask a person before it goes on." if waits else ""
+    return types.Tool(
+        name=name,
+        description=(flow.description or f"Run the flow '{flow.name}'.") + more,
+        input_schema=dict(make_input_schema(flow.plan.inputs)),
+        output_schema=_result_schema(flow),
+        annotations=_annotations_of(flow.plan),
+    )
+
+
+def _result_schema(flow: Flow) -> dict[str, Any]:
+    """Of the structured result: how the run stands, with the outputs once there are any."""
+    outputs = {key: value for key, value in outputs_schema_of(flow).items() if key != "required"}
+    return {
+        "type": "object",
+        "properties": {
+            "run_id": {"type": "string"},
+            "status": {"type": "string"},
+            "outputs": {**outputs, "description": "Of a run that succeeded."},
+            "questions": {"type": "array", "items": {"type": "object"}},
+            "error": {"type": "string"},
+        },
+        "required": ["run_id", "status"],
+    }
+
+
+def _annotations_of(plan: CompiledFlow) -> types.ToolAnnotations:
+    """Read-only: no node has an effect outside. Idempotent: all effects may be had twice. The world is open to what
+    calls tools, servers or addresses."""
+    effects = set(_effects_of(plan))
+    open_kinds = {"http", "tool", "function", "code"}
+    calls_out = any(node.kind in open_kinds or _tools_of(node) for node in plan.all_nodes.values())
+    if effects <= {"none"}:
+        return types.ToolAnnotations(read_only_hint=True, open_world_hint=calls_out)
+    is_idempotent = "external" not in effects
+    return types.ToolAnnotations(
+        read_only_hint=False,
+        destructive_hint=not is_idempotent,
+        idempotent_hint=is_idempotent,
+        open_world_hint=calls_out,
+    )
+
+
+def _effects_of(plan: CompiledFlow) -> Iterable[str]:
+    for node in plan.all_nodes.values():
+        yield node.effect
+        yield from _tools_of(node)
+
+
+def _tools_of(node: Any) -> list[str]:
+    """The effects of the tools that a node's agent has; what servers have is not known, and counts as external."""
+    if isinstance(getattr(node, "tool", None), ServerTool):
+        return [node.effect]
+    tooling = tooling_of(node)
+    if tooling is None:
+        return []
+    found = [tool.effect for each in tooling.sets for tool in each.tools]
+    return [*found, *("external" for _ in tooling.servers)]
+
+
+# --- How a run stands, as a tool's result
+
+
+def data_result(text: str, data: Mapping[str, Any], *, is_error: bool = False) -> types.CallToolResult:
+    """A result with its text; halves of characters, which no message can carry, are replaced."""
+    return types.CallToolResult(
+        content=[types.TextContent(type="text", text=whole(text))],
+        structured_content=json.loads(whole(json.dumps(to_json_value(data), ensure_ascii=False))),
+        is_error=is_error,
+    )
+
+
+def told_data(outcome: RunOutcome) -> dict[str, Any]:
+    """Returns a run's state in JSON types."""
+    data: dict[str, Any] = {"run_id": outcome.run_id, "flow": outcome.flow, "status": outcome.status}
+    if outcome.status in ("succeeded", "partial"):
+        data["outputs"] = to_json_value(outcome.outputs)
+    if outcome.questions:
+        data["questions"] = [_question_data(each) for each in outcome.questions]
+    if outcome.error is not None:
+        data["error"] = f"{f'{outcome.failed_node}: ' if outcome.failed_node else ''}{outcome.error.message}"
+    return data
+
+
+def _question_data(question: Question) -> Mapping[str, Any]:
+    found: dict[str, Any] = {
+        "question": question.node,
+        "message": question.message,
+        "choices": list(question.choices),
+        "expires": question.expires,
+    }
+    if question.form is not None:
+        found["form"] = to_json_value(question.form)
+    if question.tool:
+        found["tool"], found["arguments"] = question.tool, to_json_value(question.arguments)
+    return found
+
+
+def describe_outcome(outcome: RunOutcome) -> str:
+    """Describes a run's state for the model that called it."""
+    match outcome.status:
+        case "succeeded" | "partial":
+            outputs = outcome.outputs
+            return to_text(next(iter(outputs.values()))) if len(outputs) == 1 else dumps(outputs, indent=1)
+        case "waiting":
+            asked = "\n".join(
+                f"{each.node}: {each.message}\nchoices: {', '.join(each.choices)}" for each in outcome.questions
+            )
+            return f"The run {outcome.run_id} waits for a person:\n{asked}\nAnswer it with answer_approval."
+        case "running":
+            return f"The run {outcome.run_id} goes on. Call await_run or run_status with its id for its result."
+        case status:
+            return f"The run {outcome.run_id} is {status}. {told_data(outcome).get('error', '')}".strip()
+
+
+def result_of(outcome: RunOutcome) -> types.CallToolResult:
+    """A tool's result; a run that failed is an error that the model sees."""
+    is_error = outcome.status in ("failed", "cancelled")
+    return data_result(describe_outcome(outcome), told_data(outcome), is_error=is_error)
+
+
+# --- Questions to the client's user
+
+_SIMPLE: Final = frozenset({"string", "number", "integer", "boolean"})
+
+
+def elicitation_of(question: Question) -> types.ElicitRequest | None:
+    """The question as a form of the client's; None where the form asks for more than such forms have: plain fields."""
+    fields: dict[str, Any] = {
+        "choice": {"type": "string", "enum": list(question.choices), "description": "What is decided"},
+        "comment": {"type": "string", "description": "Why"},
+    }
+    required = ["choice"]
+    if question.form is not None and not question.tool:
+        form = cast("Mapping[str, Any]", to_json_value(question.form))
+        properties: Mapping[str, Any] = form.get("properties") or {}
+        if not properties or fields.keys() & properties or any(not _is_simple(each) for each in properties.values()):
+            return None
+        fields |= {name: _plain_field(each) for name, each in properties.items()}
+        required += [name for name in form.get("required", ()) if name in properties]
+    schema = {"type": "object", "properties": fields, "required": required}
+    return types.ElicitRequest(
+        params=types.ElicitRequestFormParams(message=whole(question.message), requested_schema=schema)
+    )
+
+
+def _is_simple(schema: Any) -> bool:
+    return isinstance(schema, Mapping) and cast("Mapping[str, Any]", schema).get("type") in _SIMPLE
+
+
+_KEPT: Final = ("type", "title", "description", "enum", "minimum", "maximum", "minLength", "maxLength", "default")
+
+
+def _plain_field(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {key: schema[key] for key in _KEPT if key in schema}
+
+
+def read_elicited(question: Question, given: types.ElicitResult) -> PersonsAnswer | None:
+    """The person's answer; None where there was none: declined, or dismissed."""
+    content: Mapping[str, Any] = given.content or {}
+    choice, comment = content.get("choice"), content.get("comment")
+    if given.action != "accept" or not isinstance(choice, str):
+        return None
+    rest = {name: value for name, value in content.items() if name not in ("choice", "comment")}
+    has_form = question.form is not None and not question.tool
+    return PersonsAnswer(question.node, choice, str(comment or ""), rest if has_form else None)

@@ -1,0 +1,287 @@
+"""Serves flows as models, in the form of OpenAI's API: /v1/models, /v1/chat/completions, /v1/responses.
+
+A run that fails is answered with 422, which clients do not repeat by themselves: a repeated call would be paid twice. A
+client that goes away cancels its run, unless it gave an `Idempotency-Key` by which the run is found again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import AbstractAsyncContextManager, aclosing
+from time import time
+from typing import Final, NamedTuple, TypeAlias
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from flowengine.errors import ApprovalError, DefinitionError, FlowNotFoundError, RunNotFoundError
+from flowengine.runners.run_driver import OverloadedError, StoppingError
+from flowengine.web.api.http_answers import hide_store, json_response, make_routes
+from flowengine.web.api.serving_parts import MountedRoutes, ServingParts
+from flowengine.web.gate.api_keys import QuotaError
+from flowengine.web.gate.problems import problem_of
+from flowengine.web.gate.requests import read_json_object
+from flowengine.web.openai.chat_calls import ChatRun, Conversation, begin_chat, follow_parts, session_of
+from flowengine.web.openai.chat_requests import (
+    answer_while_heard,
+    caller_of,
+    event_stream,
+    run_key_of,
+    session_name_of,
+    stopping_unheard,
+)
+from flowengine.web.openai.openai_bodies import (
+    ChatAnswer,
+    ChatCall,
+    OpenAiError,
+    chat_completion,
+    error_body,
+    model_object,
+    read_chat_call,
+    read_responses_call,
+    response_object,
+)
+from flowengine.web.openai.openai_streams import ChatStream, ResponseStream
+from flowengine.web.service.chat_shape import TextOutput, find_text_output
+from flowengine.web.service.flow_service import FlowService
+from flowengine.web.service.outcomes import AccessError, FlowCaller, KeyReusedError, start_of
+from flowengine.web.service.question_texts import format_questions
+from flowengine.web.streams.stream_parts import (
+    Part,
+    RunEnded,
+    StepBegan,
+    StepEnded,
+    TextBegan,
+    TextDelta,
+    TokenCounts,
+    ToolBegan,
+)
+
+__all__ = ["make_openai_routes"]
+
+Told: TypeAlias = "tuple[str, str] | RunEnded"
+"""A piece of `text` or `reasoning`, and at last the end."""
+
+_NO_RETRY: Final[Mapping[str, str]] = {"x-should-retry": "false"}
+_GONE: Final = Response(status_code=499)
+"""It has no listener."""
+
+
+def make_openai_routes(parts: ServingParts) -> MountedRoutes:
+    routes = _OpenAiRoutes(parts)
+    table = [
+        ("GET", "/v1/models", routes.list_models),
+        ("GET", "/v1/models/{model}", routes.get_model),
+        ("POST", "/v1/chat/completions", routes.complete_chat),
+        ("POST", "/v1/responses", routes.respond),
+        *((method, "/v1/{rest:path}", _refuse) for method in ("GET", "POST", "PUT", "PATCH", "DELETE")),
+    ]
+    return MountedRoutes(make_routes(table, error_response), errors={"/v1/": error_response})
+
+
+def error_response(found: Exception) -> Response:
+    """An error in OpenAI's form."""
+    error = openai_error_of(found)
+    headers = {} if error.status in (429, 503) else _NO_RETRY
+    if error.retry_after is not None:
+        headers = {"retry-after": str(error.retry_after)}
+    return json_response(error_body(error), error.status, headers)
+
+
+def openai_error_of(error: Exception) -> OpenAiError:
+    """Makes an OpenAI error of an exception; foreign exceptions are not described."""
+    match error := hide_store(error):
+        case OpenAiError():
+            return error
+        case FlowNotFoundError():
+            return OpenAiError(str(error), 404, param="model", code="model_not_found")
+        case RunNotFoundError():
+            return OpenAiError("there is no such response of yours", 404, param="previous_response_id")
+        case OverloadedError():
+            return OpenAiError(str(error), 429, "rate_limit_error", code="overloaded", retry_after=error.retry_after)
+        case QuotaError():
+            wait = error.retry_after
+            return OpenAiError(str(error), 429, "insufficient_quota", code="quota_exceeded", retry_after=wait)
+        case StoppingError():
+            return OpenAiError(str(error), 503, "server_error", code="stopping", retry_after=error.retry_after)
+        case KeyReusedError():
+            return OpenAiError(str(error), 422, code="idempotency_key_reused")
+        case AccessError():
+            return OpenAiError(str(error), 403, "permission_error", code="forbidden")
+        case DefinitionError() | ApprovalError():
+            return OpenAiError(str(error), 400)
+        case _:
+            problem = problem_of(error)
+            kind = "invalid_request_error" if problem.status < 500 else "server_error"
+            code = "invalid_api_key" if problem.status == 401 else None
+            return OpenAiError(problem.detail or problem.title, problem.status, kind, code=code)
+
+
+async def _refuse(request: Request) -> Response:
+    raise OpenAiError(f"{request.method} {request.url.path:.100} is not offered", 404, code="unknown_url")
+
+
+class _OpenAiRoutes:
+    """The handlers."""
+
+    def __init__(self, parts: ServingParts) -> None:
+        self._service = parts.service
+        self._max_body = parts.max_body
+        self._created = int(time())
+
+    async def list_models(self, request: Request) -> Response:
+        """The flows of the key, as models."""
+        flows = [self._service.flows[name] for name in self._service.names(caller_of(request))]
+        data = [model_object(flow.name, self._created, flow.description) for flow in flows]
+        return json_response({"object": "list", "data": data})
+
+    async def get_model(self, request: Request) -> Response:
+        """One flow, as a model."""
+        flow = self._service.flow(request.path_params["model"], caller_of(request))
+        return json_response(model_object(flow.name, self._created, flow.description))
+
+    async def complete_chat(self, request: Request) -> Response:
+        """A flow as a chat completion, whole or as a stream."""
+        call = read_chat_call(await read_json_object(request, self._max_body), session_name_of(request))
+        asked = await self._ask(request, call, Conversation(call.messages, call.session))
+        if call.stream:
+            return event_stream(_stream(asked, ChatStream(tells_usage=call.tells_usage)), asked.headers)
+        answer = await answer_while_heard(request, lambda: _gather(asked))
+        return _GONE if answer is None else json_response(chat_completion(answer), headers=asked.headers)
+
+    async def respond(self, request: Request) -> Response:
+        """A flow as a response of the Responses API, whole or as a stream."""
+        body = await read_json_object(request, self._max_body)
+        call = read_responses_call(body, session_name_of(request))
+        session = call.session if call.previous is None else await self._find_session(call.previous, caller_of(request))
+        keeps = session is None and call.store
+        previous = None if call.previous is None else _run_of(call.previous)
+        asked = await self._ask(request, call, Conversation(call.messages, session, keeps, previous))
+        if call.stream:
+            return event_stream(_stream(asked, ResponseStream(call)), asked.headers)
+        answer = await answer_while_heard(request, lambda: _gather(asked))
+        return _GONE if answer is None else json_response(response_object(answer, call), headers=asked.headers)
+
+    async def _find_session(self, response_id: str, caller: FlowCaller | None) -> str:
+        """The conversation of an earlier response."""
+        record = await self._service.record(_run_of(response_id), caller)
+        session = session_of(start_of(record.events), caller)
+        if session is None:
+            raise OpenAiError("that response was not stored", 404, param="previous_response_id")
+        return session
+
+    async def _ask(self, request: Request, call: ChatCall, conversation: Conversation) -> _Asked:
+        caller, run_key = caller_of(request), run_key_of(request)
+        text = find_text_output(self._service.flow(call.model, caller))
+        chat = await begin_chat(self._service, call.model, conversation, caller, run_key=run_key, inputs=call.inputs)
+        return _Asked(self._service, caller, call, text, chat, run_key is not None or not chat.is_new)
+
+
+def _run_of(response_id: str) -> str:
+    return response_id.removeprefix("resp_")
+
+
+class _Asked(NamedTuple):
+    """A message that a run answers."""
+
+    service: FlowService
+    caller: FlowCaller | None
+    call: ChatCall
+    text: TextOutput
+    chat: ChatRun
+    is_kept: bool
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return {"flowengine-run": self.chat.run_id}
+
+    def stopping_unheard(self) -> AbstractAsyncContextManager[None]:
+        return stopping_unheard(self.service, self.chat.run_id, self.caller, is_kept=self.is_kept)
+
+
+async def _gather(asked: _Asked) -> ChatAnswer:
+    """The whole answer."""
+    answer = _begin_answer(asked)
+    text: list[str] = []
+    reasoning: list[str] = []
+    async with asked.stopping_unheard(), aclosing(_tell(asked)) as told:
+        async for each in told:
+            if isinstance(each, RunEnded):
+                answer = answer._replace(status=each.status, tokens=each.tokens)
+            else:
+                (text if each[0] == "text" else reasoning).append(each[1])
+    return answer._replace(text="".join(text), reasoning="".join(reasoning))
+
+
+async def _stream(asked: _Asked, stream: ChatStream | ResponseStream) -> AsyncGenerator[bytes]:
+    answer = _begin_answer(asked)
+    try:
+        async with asked.stopping_unheard(), aclosing(_tell(asked)) as told:
+            for frame in stream.begin(answer):
+                yield frame
+            async for each in told:
+                if isinstance(each, RunEnded):
+                    frames = stream.end(answer._replace(status=each.status, tokens=each.tokens))
+                else:
+                    frames = stream.add_text(each[1]) if each[0] == "text" else stream.add_reasoning(each[1])
+                for frame in frames:
+                    yield frame
+    except Exception as error:
+        for frame in stream.fail(openai_error_of(error), answer):
+            yield frame
+
+
+def _begin_answer(asked: _Asked) -> ChatAnswer:
+    return ChatAnswer(asked.chat.run_id, asked.call.model, int(time()), "running", "", "", TokenCounts())
+
+
+async def _tell(asked: _Asked) -> AsyncGenerator[Told]:
+    """Yields the run's answer piece by piece; raises if there is none."""
+    chat, service = asked.chat, asked.service
+    if chat.unclear:
+        yield "text", format_questions(chat.run_id, chat.unclear, unclear=True)
+        yield RunEnded("waiting", {}, None, TokenCounts())
+        return
+    answers: set[str] = set()
+    async with aclosing(follow_parts(service, chat, asked.text, asked.caller)) as parts:
+        async for part in parts:
+            match part:
+                case TextBegan(is_answer=True):
+                    if answers:  # What was told before is given up: the answer is written anew.
+                        yield "text", "\n\n"
+                    answers.add(part.id)
+                case TextDelta() if part.id in answers:
+                    yield "text", part.text
+                case RunEnded():
+                    text = await _text_of_end(asked, part)
+                    if text:
+                        yield "text", f"\n\n{text}" if answers else text
+                    yield part
+                case _:
+                    progress = _describe_progress(part) if asked.call.tells_progress else ""
+                    if progress:
+                        yield "reasoning", progress
+
+
+async def _text_of_end(asked: _Asked, end: RunEnded) -> str:
+    """Returns the text for a run that ended without its answer; raises `OpenAiError` if there is none."""
+    if end.status in ("succeeded", "partial"):
+        return ""
+    if end.status == "waiting":
+        outcome = await asked.service.outcome(asked.chat.run_id, asked.caller)
+        return format_questions(outcome.run_id, outcome.questions)
+    why = "" if end.error is None else f": {end.error.message}"
+    message = f"run {asked.chat.run_id} {end.status}{why}"
+    raise OpenAiError(message, 422, "run_error", code=f"run_{end.status}")
+
+
+def _describe_progress(part: Part) -> str:
+    match part:
+        case StepBegan():
+            return f"{part.node} …\n"
+        case StepEnded():
+            return f"{part.node}: {part.status}\n"
+        case ToolBegan():
+            return f"{part.node} calls {part.name}\n"
+        case _:
+            return ""

@@ -1,0 +1,1 @@
+"""Answers the addresses of pages: the viewer's, its forms, and those of signed links. Begin with `pages`."""

@@ -1,0 +1,146 @@
+"""Answers the addresses of signed links: a GET shows the question, only a POST of its page decides.
+
+The routes need no token of the server: a link says which question of which run it answers, how, and who answers by it.
+They are one list, for each server that has runs (`make_answer_routes`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from time import time
+from typing import Final, NamedTuple
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from flowengine.core.records import ApprovalRequested
+from flowengine.engine.events import Event, RunStarted
+from flowengine.errors import ApprovalError, DefinitionError, RunNotFoundError
+from flowengine.journal.approvals import may_answer, open_questions, times_asked
+from flowengine.journal.value_types import only_looking
+from flowengine.notify.links import AnswerLink, find_signer
+from flowengine.web.gate.problems import ProblemError, answering_errors, problem_of
+from flowengine.web.gate.requests import read_form
+from flowengine.web.gate.safety import ANSWERS
+from flowengine.web.service.run_commands import ApprovalDecision
+from visualize.viewer.answer import AskedFor, answer_page, told_page
+from visualize.viewer.forms import answer_of
+from visualize.viewer.page import CSP, style_sheet
+
+__all__ = ["AnswerDesk", "make_answer_routes"]
+
+_HEADERS: Final = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": CSP,
+    "Referrer-Policy": "same-origin",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "X-Robots-Tag": "noindex",
+}
+_STYLE: Final = f"{ANSWERS}page/style.css"
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerDesk:
+    """The services that a server offers to the pages of links."""
+
+    environ: Mapping[str, str] = field(repr=False)
+    """Where the secret of links is."""
+    events: Callable[[str], Awaitable[Sequence[Event]]]
+    """The events of a run; `RunNotFoundError` where there is none."""
+    give: Callable[[str, str, ApprovalDecision, float], Awaitable[bool]]
+    """Takes run, path of the question, answer, and when the question was asked; whether the run goes on now."""
+
+
+def make_answer_routes(desk: AnswerDesk) -> Sequence[BaseRoute]:
+
+    async def show(request: Request) -> Response:
+        """The page that asks the question. It changes nothing: scanners of mails follow every link."""
+        return _page_of(request, await _find_question(request, desk))
+
+    async def take(request: Request) -> Response:
+        """Take the answer of the form."""
+        return await _take(request, desk)
+
+    address = f"{ANSWERS}{{token}}"
+    return [
+        Route(_STYLE, _serve_style),
+        Route(address, answering_errors(show, _answer_error)),
+        Route(address, answering_errors(take, _answer_error), methods=["POST"]),
+    ]
+
+
+def _answer_error(request: Request, error: Exception) -> Response:
+    """A page that says nothing of any run but the link's."""
+    problem = problem_of(error)
+    return _respond(request, problem.title, problem.detail, problem.status)
+
+
+async def _serve_style(request: Request) -> Response:
+    return Response(style_sheet(), media_type="text/css; charset=utf-8", headers=_HEADERS)
+
+
+def _place(request: Request, path: str) -> str:
+    return f"{request.scope.get('root_path', '')}{path}"
+
+
+def _respond(request: Request, title: str, text: str, status: int = 200) -> Response:
+    return HTMLResponse(told_page(title, text, _place(request, _STYLE)), status, headers=_HEADERS)
+
+
+class _OpenQuestion(NamedTuple):
+    link: AnswerLink
+    asked: ApprovalRequested
+    flow: str
+
+
+async def _find_question(request: Request, desk: AnswerDesk) -> _OpenQuestion:
+    """The question of the link, where it is still open; a `ProblemError` says why it is not."""
+    try:
+        link = find_signer(desk.environ).read(request.path_params["token"])
+    except DefinitionError as error:
+        raise ProblemError(503, "Links are not answered here", str(error)) from None
+    if link is None:
+        raise ProblemError(404, "Not a link of ours", "It is not whole, or it was made with another secret.")
+    try:
+        with only_looking():
+            events = await desk.events(link.run_id)
+    except RunNotFoundError:
+        raise ProblemError(410, "The run is gone", "There is nothing to answer any more.") from None
+    started, asked = events[0], open_questions(events).get(link.question)
+    if link.expires is not None and link.expires <= time():
+        raise ProblemError(410, "The time is up", "The question has expired; what was to count then counts.")
+    if asked is None or not isinstance(started, RunStarted) or times_asked(events)[link.question] != link.asked:
+        raise ProblemError(410, "Answered already", "This question is open no more; each link is good for one answer.")
+    if not may_answer(link.by, asked.approvers) or link.choice not in asked.choices:
+        raise ProblemError(403, "Not yours to answer", f"{link.by} is not among those who may answer it.")
+    return _OpenQuestion(link, asked, started.flow)
+
+
+def _page_of(request: Request, found: _OpenQuestion, problem: str = "", status: int = 200) -> Response:
+    link = found.link
+    about = AskedFor(found.flow, link.run_id, link.question, link.asked, link.choice, link.by)
+    action = _place(request, f"{ANSWERS}{request.path_params['token']}")
+    page = answer_page(found.asked, about, action, _place(request, _STYLE), problem)
+    return HTMLResponse(page, status, headers=_HEADERS)
+
+
+async def _take(request: Request, desk: AnswerDesk) -> Response:
+    found = await _find_question(request, desk)
+    fields, link = await read_form(request), found.link
+    try:
+        said = answer_of(found.asked, {**fields, "choice": link.choice})
+    except ValueError as error:
+        return _page_of(request, found, str(error), 422)
+    try:
+        given = ApprovalDecision(*said, by=link.by)
+        goes_on = await desk.give(link.run_id, link.question, given, link.asked)
+    except ApprovalError as error:
+        is_open = link.question in open_questions(await desk.events(link.run_id))
+        if is_open:  # It does not fit.
+            return _page_of(request, found, str(error), 422)
+        raise ProblemError(410, "Answered already", "Somebody else has answered before.") from None
+    told = "The run goes on." if goes_on else "It counts when the run goes on."
+    return _respond(request, f"Your answer is kept: {link.choice}", told)

@@ -1,0 +1,163 @@
+"""Answers the addresses of what is done with a run in its page: a form, and what is posted with it.
+
+Each action has a name, under which `visualize.viewer.actions` lists it, and is of one `ActionHandler`. Further ones are
+registered by `add_action`. What has been posted twice, as by two clicks, is done once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Final, NamedTuple, Protocol
+
+import anyio
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+
+from flowengine.errors import RunNotFoundError, did_you_mean
+from flowengine.web.gate.problems import ProblemError, problem_of
+from flowengine.web.gate.requests import LARGE_FORM_BYTES, ServerParts, get_parts, read_own_form
+from visualize.viewer.actions import ActionForm, action_page
+from visualize.viewer.forms import Acting
+from visualize.viewer.reading import Reading
+
+__all__ = [
+    "ActionHandler",
+    "AskedAction",
+    "OnceTable",
+    "add_action",
+    "get_actions",
+    "mark_of",
+    "perform_action",
+    "show_action",
+]
+
+
+class AskedAction(NamedTuple):
+    """The target of an action."""
+
+    parts: ServerParts
+    run: Reading
+    node: str | None
+    """Path of a node that the run has; None for the whole run."""
+
+    @property
+    def run_id(self) -> str:
+        return self.run.run_id
+
+
+class ActionHandler(Protocol):
+    """The server's side of an action."""
+
+    def make_form(self, asked: AskedAction, fields: Mapping[str, str]) -> ActionForm:
+        """The form, filled in with `fields` where it was posted already and could not be done. Called on a thread."""
+        ...
+
+    async def act(self, asked: AskedAction, fields: Mapping[str, str]) -> str:
+        """Do it; the address to go to. What it raises is told above the form, which stays filled in."""
+        ...
+
+
+def add_action(app: Starlette, name: str, handler: ActionHandler) -> None:
+    """Have an app of `flowengine.web.app` do what the pages list under a name."""
+    app.state.actions[name] = handler
+
+
+def get_actions(request: Request) -> Mapping[str, ActionHandler]:
+    """Those of the request's app, by their names."""
+    found: Mapping[str, ActionHandler] = request.app.state.actions
+    return found
+
+
+class OnceTable:
+    """The forms that were already submitted, by mark and content, so that each acts once.
+
+    A form that failed may be sent again.
+    """
+
+    _KEPT: Final = 1_000
+
+    def __init__(self) -> None:
+        self._done: OrderedDict[str, _Outcome] = OrderedDict()
+
+    async def do(self, mark: str, work: Callable[[], Awaitable[str]]) -> str:
+        """The address that the work gave, or is about to give, where it was begun before."""
+        known = self._done.get(mark)
+        while known is not None:
+            await known.settled.wait()
+            if known.address is not None:
+                return known.address
+            known = self._done.get(mark)  # It failed: one of those that waited begins it anew.
+        outcome = self._done[mark] = _Outcome()
+        try:
+            outcome.address = await work()
+            return outcome.address
+        finally:
+            if outcome.address is None:
+                self._done.pop(mark, None)
+            outcome.settled.set()
+            while len(self._done) > self._KEPT:
+                self._done.popitem(last=False)
+
+
+class _Outcome:
+    def __init__(self) -> None:
+        self.settled = anyio.Event()
+        self.address: str | None = None
+
+
+async def show_action(request: Request) -> Response:
+    """The form."""
+    asked, handler, name = await _find(request)
+    return await _make_page(asked, handler, name, {})
+
+
+async def perform_action(request: Request) -> Response:
+    """Do it, and go where it leads; a script that asks for JSON is told where."""
+    fields = await read_own_form(request, LARGE_FORM_BYTES)
+    asked, handler, name = await _find(request)
+    mark = mark_of([asked.run_id, name, asked.node], fields)
+    try:
+        address = await request.app.state.once.do(mark, lambda: handler.act(asked, fields))
+    except Exception as error:
+        return await _make_page(asked, handler, name, fields, error)
+    if request.headers.get("accept", "").startswith("application/json"):
+        return JSONResponse({"address": address})
+    return RedirectResponse(address, 303)
+
+
+def mark_of(place: Sequence[object], fields: Mapping[str, str]) -> str:
+    """Returns the key of a submitted form: its mark and its values."""
+    said = json.dumps([*place, sorted(fields.items())])
+    return hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+async def _find(request: Request) -> tuple[AskedAction, ActionHandler, str]:
+    parts = get_parts(request)
+    name: str = request.path_params["action"]
+    handler = get_actions(request).get(name)
+    if handler is None:
+        raise ProblemError(404, "Not done here", f"this server does nothing called '{name}' with runs")
+    node = request.query_params.get("node")
+    run = await parts.shelf.reading(request.path_params["run_id"])
+    if node is not None and run.row(node) is None:
+        raise RunNotFoundError(f"the run has no node '{node:.200}'{did_you_mean(node[:200], run.progress.nodes)}")
+    return AskedAction(parts, run, node), handler, name
+
+
+async def _make_page(
+    asked: AskedAction, handler: ActionHandler, name: str, fields: Mapping[str, str], error: Exception | None = None
+) -> Response:
+    problem = None if error is None else problem_of(error)
+    acting = Acting(asked.parts.keys.form)
+
+    def make() -> str:
+        made = handler.make_form(asked, fields)
+        told = "" if problem is None else f"{problem.title}: {problem.detail or problem.title}"
+        return action_page(made, asked.run_id, name, asked.node, acting, secrets.token_hex(8), told)
+
+    return HTMLResponse(await asked.parts.shelf.do(make), 200 if problem is None else problem.status)

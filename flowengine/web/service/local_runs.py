@@ -1,0 +1,274 @@
+"""Begins runs and goes on with them in this process: also with what a server of the store has left, and when what a
+run asks expires.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from math import inf
+from time import time
+from typing import Any, Final, NamedTuple
+
+import anyio
+import anyio.to_thread
+from anyio.abc import TaskGroup
+
+from flowengine.engine.events import Event, NodeFinished, RunFinished, RunResumed
+from flowengine.engine.ports import JournalStore
+from flowengine.errors import (
+    FlowEngineError,
+    FlowNotFoundError,
+    JournalError,
+    RunBusyError,
+    RunNotFoundError,
+    StoreUnavailableError,
+)
+from flowengine.flow import Flow
+from flowengine.journal.run_lookup import labels_of
+from flowengine.journal.value_types import only_looking
+from flowengine.masking.masker import Masker
+from flowengine.runners import local
+from flowengine.runners.deliveries import next_try
+from flowengine.runners.driven_run import DrivenRun
+from flowengine.runners.queue.run_positions import queue_of
+from flowengine.runners.run import Run, RunOptions, unheard
+from flowengine.runners.run_driver import RunDriver, StoppingError
+from flowengine.runs import RunRecord
+from flowengine.web.service.outcomes import CALLER, RunOutcome, read_call, start_of
+from flowengine.web.service.run_follower import RunFollower
+
+__all__ = ["LocalRuns", "RunStart", "log_failure", "logging_failure"]
+
+_LOG: Final = logging.getLogger("flowengine.serving")
+_RESCUE_PAUSE: Final = 30.0
+"""Seconds between two looks for runs whose process has died."""
+_MOST_RESUMPTIONS: Final = 5
+"""In a row, of a run during which its processes die, before it is left to a person."""
+
+
+class RunStart(NamedTuple):
+    """A run that is to begin."""
+
+    run_id: str
+    inputs: Mapping[str, Any]
+    options: RunOptions
+
+
+class LocalRuns:
+    """The runs of one process."""
+
+    def __init__(
+        self, store: JournalStore, flows: Mapping[str, Flow], driver: RunDriver, follower: RunFollower
+    ) -> None:
+        self._store = store
+        self._flows = flows
+        self._driver = driver
+        self._follower = follower
+        self._tasks: TaskGroup | None = None
+        self._wakes: dict[str, float] = {}
+        """Run → when it goes on, because what it asks expires or is to be told again."""
+
+    def begin_rescue(self, tasks: TaskGroup) -> None:
+        """From now on go on with what is left, and with what expires."""
+        self._tasks = tasks
+        tasks.start_soon(self._rescue_runs)
+
+    async def begin(self, flow: str, start: RunStart, tokens: bool) -> None:
+        """Begin a run; `JournalError` where its id is there already."""
+        caller = str((start.options.labels or {}).get(CALLER, ""))
+        driven = self._driver.reserve(start.run_id, flow, caller)
+        driven.feed.is_kept = tokens
+        try:
+            driven.journal = driven.store.create(start.run_id)
+            try:
+                self._driver.admit(caller)
+                if not self._driver.has_free_slot:
+                    await self._write_start(flow, start, driven)
+            except BaseException:
+                await driven.journal.close()
+                raise
+        except BaseException:
+            self._driver.release(driven)
+            raise
+        if driven.started is not None:
+            await self._driver.launch(driven, partial(self._drive, flow, tokens=tokens))
+            return
+        await self._driver.launch(driven, partial(self._drive_new, flow, start, tokens))
+        await driven.begun.wait()
+        if driven.failure is not None and not driven.is_recorded:
+            raise driven.failure
+
+    async def _write_start(self, flow: str, start: RunStart, driven: DrivenRun) -> None:
+        """Keep a run that waits for its turn."""
+        plan, journal = self._flows[flow].plan, driven.journal
+        assert journal is not None
+        taken = await local.inputs_with_files(plan, start.inputs, self._store, start.run_id)
+        begin = partial(local.beginning, plan, taken, self._store, start.run_id, start.options, begins_later=True)
+        journal.append(await anyio.to_thread.run_sync(begin))  # Beside the event loop: inputs may be megabytes.
+        waiting = journal.commit(True)
+        if waiting is not None:
+            await waiting
+
+    async def _drive_new(self, flow: str, start: RunStart, tokens: bool, driven: DrivenRun) -> Run:
+        """Begin a run and go on with it."""
+        plan, live = self._flows[flow].plan, driven.feed.hear_token if tokens else unheard
+        try:
+            options = replace(start.options, journal=driven.journal, live=live)
+            run = await local.start(plan, start.inputs, driven.store, options)
+        except BaseException:
+            if driven.started is None and driven.journal is not None:
+                await driven.journal.close()
+            raise
+        self._wake_later(run)
+        return run
+
+    async def _drive(self, flow: str, driven: DrivenRun, *, tokens: bool = False) -> Run:
+        """Go on with a run that is in the store."""
+        plan, live = self._flows[flow].plan, driven.feed.hear_token if tokens else unheard
+        options = RunOptions(journal=driven.journal, live=live)
+        run = await local.resume(plan, driven.run_id, driven.store, options)
+        self._wake_later(run)
+        return run
+
+    async def go_on(self, run_id: str) -> None:
+        """Drive a run of the store from here on; `RunBusyError` where somebody does."""
+        if self._driver.drives(run_id):
+            return
+        if self._driver.is_stopping:
+            self._driver.admit()
+        events = await self._follower.events(run_id)
+        if self._driver.drives(run_id):
+            return
+        started = start_of(events)
+        flow = started.flow
+        if flow not in self._flows:
+            raise FlowNotFoundError(f"run '{run_id}' is of flow '{flow}', which is not here")
+        driven = self._driver.reserve(run_id, flow, labels_of(started).get(CALLER, ""))
+        try:
+            driven.journal = driven.store.open(run_id)
+            driven.feed.next = len(driven.journal.read())
+        except BaseException:
+            self._driver.release(driven)
+            raise
+        driven.begun.set()
+        self._follower.let_go(run_id)
+        await self._driver.launch(driven, partial(self._drive, flow))
+
+    async def cancel_parked(self, run_id: str) -> bool:
+        """Write that a run was cancelled which no process works on; False: one does, or it has ended."""
+        driven = self._driver.take_back(run_id)
+        try:
+            journal = self._store.open(run_id) if driven is None or driven.journal is None else driven.journal
+        except RunBusyError:
+            return False
+        try:
+            with only_looking():
+                has_ended = RunOutcome.of(journal.read()).has_ended  # Now that no other process can go on with it.
+            if not has_ended:
+                journal.append(RunFinished(time(), "cancelled"))
+        finally:
+            await journal.close()
+            if driven is not None:
+                self._driver.release(driven)
+        return not has_ended
+
+    async def _rescue_runs(self) -> None:
+        """Go on with what a server of this store left, at the start and whenever one has died since."""
+        has_looked = False
+        while True:
+            has_looked = has_looked or await logging_failure(self._wake_waiting, "looking for what waits")
+            await logging_failure(self._rescue_abandoned, "looking for what was left")
+            await anyio.sleep(_RESCUE_PAUSE)
+
+    async def _wake_waiting(self) -> None:
+        for info in await anyio.to_thread.run_sync(self._store.list):
+            if info.status == "waiting" and info.flow in self._flows:
+                try:
+                    events = await self._follower.events(info.run_id)
+                    if read_call(start_of(events)):
+                        self._wake_at(info.run_id, events)
+                except StoreUnavailableError:  # All of them are looked at again.
+                    raise
+                except FlowEngineError as error:  # Removed or damaged: that keeps no other from going on.
+                    log_failure(f"run {info.run_id}", error)
+
+    async def _rescue_abandoned(self) -> None:
+        for run_id in await anyio.to_thread.run_sync(lambda: list(self._store.abandoned())):
+            await self._rescue(run_id)
+
+    async def _rescue(self, run_id: str) -> None:
+        if self._driver.drives(run_id):
+            return
+        try:
+            events = await self._follower.events(run_id)
+            started = start_of(events)
+            if not read_call(started) or started.flow not in self._flows or queue_of(self._store, started) is not None:
+                return
+            if RunOutcome.of(events).is_settled:  # Somebody has gone on with it since it was looked for.
+                return
+            if _count_resumptions(events) >= _MOST_RESUMPTIONS:
+                raise JournalError(f"the server died {_MOST_RESUMPTIONS} times in a row during it: look into it first")
+            await self.go_on(run_id)
+            _LOG.info("run %s was interrupted, and goes on", run_id)
+        except (RunBusyError, StoppingError):  # The next to look goes on with it.
+            return
+        except FlowEngineError as error:
+            log_failure(f"run {run_id}", error)
+
+    def _wake_later(self, run: Run) -> None:
+        if run.status == "waiting":
+            self._wake_at(run.id, run.events)
+
+    def _wake_at(self, run_id: str, events: Sequence[Event]) -> None:
+        """Go on with a run when the first of its questions expires, or when those are to be told again whom it did not
+        reach."""
+        times = [each.expires for each in RunRecord(events).questions if each.expires is not None]
+        times += [] if (retry := next_try(events)) is None else [retry]
+        if times:
+            self._wake_soon(run_id, min(times))
+
+    def _wake_soon(self, run_id: str, at: float) -> None:
+        if self._tasks is not None and at < self._wakes.get(run_id, inf):
+            self._wakes[run_id] = at
+            self._tasks.start_soon(logging_failure, partial(self._wake, run_id, at), f"run {run_id}")
+
+    async def _wake(self, run_id: str, at: float) -> None:
+        await anyio.sleep(max(0.0, at - time()) + 0.01)
+        if self._wakes.get(run_id) != at:  # It was to be woken earlier since.
+            return
+        del self._wakes[run_id]
+        try:
+            with suppress(RunBusyError, RunNotFoundError):
+                if RunOutcome.of(await self._follower.events(run_id)).status == "waiting":
+                    await self.go_on(run_id)
+        except StoreUnavailableError as error:
+            log_failure(f"run {run_id}", error)
+            self._wake_soon(run_id, time() + _RESCUE_PAUSE)
+
+
+async def logging_failure(work: Callable[[], Awaitable[None]], what: str) -> bool:
+    """Do something beside the runs, and tell whether it went well; what went wrong is logged, and ends nothing else."""
+    try:
+        await work()
+    except Exception as error:
+        log_failure(what, error)
+        return False
+    return True
+
+
+def log_failure(run_id: str, error: Exception) -> None:
+    _LOG.error("%s: %s", run_id, Masker().mask(f"{type(error).__name__}: {error}"))
+
+
+def _count_resumptions(events: Sequence[Event]) -> int:
+    """Counts how often the run was resumed since a node last ended."""
+    count = 0
+    for event in reversed(events):
+        if isinstance(event, NodeFinished):
+            break
+        count += isinstance(event, RunResumed)
+    return count

@@ -1,0 +1,145 @@
+"""Reads the events of runs for those who follow them: from the process's own runs as they come, else from the store.
+
+All who follow a run that another process drives share one look at the store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing, suppress
+from typing import Final
+
+import anyio
+import anyio.to_thread
+from anyio.abc import TaskGroup
+
+from flowengine.engine.events import Event, RunFinished
+from flowengine.engine.ports import JournalStore
+from flowengine.errors import FlowEngineError, RunNotFoundError
+from flowengine.journal.value_types import only_looking
+from flowengine.runners.run_feed import Followed, RunFeed
+from flowengine.web.service.outcomes import ENDED, SETTLED, no_run_of_yours
+
+__all__ = ["RunFollower"]
+
+_FIRST_LOOK, _LAST_LOOK = 0.05, 0.5
+"""Seconds between two looks at a run that another process drives; ever longer while nothing happens."""
+_MAX_THREADS: Final = 4
+"""Reading; each has a connection of its own to the store."""
+
+
+class RunFollower:
+    """Of one store."""
+
+    def __init__(
+        self, store: JournalStore, feed_of: Callable[[str], RunFeed | None], drives: Callable[[str], bool]
+    ) -> None:
+        """`feed_of`: of a run that this process drives, or did just now. `drives`: whether it does."""
+        self._store = store
+        self._feed_of = feed_of
+        self._drives = drives
+        self._threads = anyio.CapacityLimiter(_MAX_THREADS)
+        self._watches: dict[str, RunFeed] = {}
+        self._tasks: TaskGroup | None = None
+
+    def begin(self, tasks: TaskGroup) -> None:
+        """Looks at the store are tasks of this group from now on."""
+        self._tasks = tasks
+
+    def end(self) -> None:
+        """Let go of all who follow."""
+        self._tasks = None
+        for run_id in list(self._watches):
+            self.let_go(run_id)
+
+    def let_go(self, run_id: str) -> None:
+        """The run is driven here from now on: who followed it elsewhere follows it here."""
+        watch = self._watches.pop(run_id, None)
+        if watch is not None:
+            watch.end()
+
+    async def follow(self, run_id: str, after: int, *, stay: bool) -> AsyncGenerator[Followed]:
+        """The run's events from a position on, until it has ended or waits; `stay`: also beyond what it waits for."""
+        has_missed = False
+        while True:
+            feed = self._feed_of(run_id)
+            if feed is None or feed.next <= after:
+                events = await self.events(run_id, max(0, after - 1))
+                for event in events[min(after, 1) :]:
+                    yield after, event
+                    after += 1
+                last = events[-1] if events else None
+                is_over = isinstance(last, RunFinished) and last.status in (ENDED if stay else SETTLED)
+                if not self._drives(run_id) and (is_over or self._tasks is None):
+                    return
+                feed = self._feed_of(run_id)
+            if feed is None or (feed.is_over and feed.next <= after):
+                feed = self._watch(run_id, after)
+            with feed.follow() as first:
+                is_whole = False
+                while after < first and not is_whole:
+                    is_whole = feed.is_over
+                    for event in await self.events(run_id, after, first):
+                        yield after, event
+                        after += 1
+                    if after < first and not is_whole:  # What was told is in the store in a moment.
+                        await anyio.sleep(_FIRST_LOOK)
+                after = max(after, first)
+                async with aclosing(feed.read(after, has_missed=has_missed)) as told:
+                    async for position, event in told:
+                        yield position, event
+                        after = after if position is None else position + 1
+                has_missed = True  # If it has ended instead, texts of what follows begin anew.
+
+    def _watch(self, run_id: str, after: int) -> RunFeed:
+        """Returns a feed of the events of a run that another process or none executes, from a position on."""
+        watch = self._watches.get(run_id)
+        if watch is None:
+            watch = self._watches[run_id] = RunFeed(after)
+            if self._tasks is None:
+                watch.end()
+            else:
+                self._tasks.start_soon(self._look, run_id, watch)
+        return watch
+
+    async def _look(self, run_id: str, watch: RunFeed) -> None:
+        """Look at the run for as long as somebody follows it."""
+        pause = _FIRST_LOOK
+        try:
+            while not watch.is_over:
+                events = await self.events(run_id, watch.next)
+                for event in events:
+                    watch.hear(event)
+                last = events[-1] if events else None
+                if isinstance(last, RunFinished) and last.status != "running":
+                    return
+                pause = _FIRST_LOOK if events else min(pause * 1.5, _LAST_LOOK)
+                await anyio.sleep(pause)
+                if not watch.followers:
+                    return
+        except FlowEngineError:  # Removed or damaged meanwhile; the next request is told.
+            return
+        finally:
+            if self._watches.get(run_id) is watch:
+                del self._watches[run_id]
+            watch.end()
+
+    async def events(self, run_id: str, after: int = 0, until: int | None = None) -> Sequence[Event]:
+        """Of the store, to look at."""
+        if not run_id.isprintable():  # A store may be unable to look for it: half a surrogate pair, a NUL.
+            raise no_run_of_yours(run_id)
+
+        def read() -> Sequence[Event]:
+            try:
+                with only_looking():
+                    return self._store.events(run_id, after)
+            except RunNotFoundError:  # The store's own words name runs that are others'.
+                raise no_run_of_yours(run_id) from None
+
+        events = await anyio.to_thread.run_sync(read, limiter=self._threads)
+        return events if until is None else events[: until - after]
+
+    async def is_known(self, run_id: str) -> bool:
+        with suppress(RunNotFoundError):
+            return bool(await self.events(run_id))
+        return False
