@@ -15,13 +15,23 @@ from flowengine.engine.graph import ON_ERROR
 from visualize.progress import NodeRow, Progress
 from visualize.skeleton import Site, SkeletonLevel
 
-__all__ = ["CriticalPath", "EdgeState", "critical_path", "edge_state", "edges_of", "in_order", "units_of"]
+__all__ = [
+    "OPEN_STATUSES",
+    "STATE_ORDER",
+    "CriticalPath",
+    "EdgeState",
+    "critical_path",
+    "edge_state",
+    "edges_of",
+    "in_order",
+    "units_of",
+]
 
 # --- Edges that a run took
 
 EdgeState = Literal["declared", "taken", "not_taken", "undecided"]
 
-_OPEN_STATUSES: Final = frozenset({"pending", "running", "waiting"})
+OPEN_STATUSES: Final = frozenset({"pending", "running", "waiting"})
 
 
 class SiteEdge(NamedTuple):
@@ -56,17 +66,17 @@ def _pair_rows(progress: Progress, source: Site, target: Site) -> Iterator[tuple
             yield before, after
 
 
-_STATE_ORDER: Final[tuple[EdgeState, ...]] = ("taken", "undecided", "not_taken")
+STATE_ORDER: Final[tuple[EdgeState, ...]] = ("taken", "undecided", "not_taken")
 """Of the states that an edge had at several times, the first of these is shown."""
 
 
 def _combine_states(states: Collection[EdgeState]) -> EdgeState:
-    return min(states or ("undecided",), key=_STATE_ORDER.index)
+    return min(states or ("undecided",), key=STATE_ORDER.index)
 
 
 def edge_state(before: NodeRow, after: NodeRow, labels: Sequence[str]) -> EdgeState:
     """Taken when its source let its target run; undecided while either may still change."""
-    if before.status in _OPEN_STATUSES or after.status == "pending":
+    if before.status in OPEN_STATUSES or after.status == "pending":
         return "undecided"
     route = None if before.result is None else before.result.route
     opened = before.status == "succeeded" and (not labels or route in labels)

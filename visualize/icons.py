@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-__all__ = ["HEATS", "SIGNS", "SIGN_SIZE", "Sign", "known_kinds", "sign_of", "sign_svg"]
+__all__ = ["HEATS", "SIGNS", "SIGN_SIZE", "TAB_SHAPES", "Sign", "known_kinds", "sign_of", "sign_svg"]
 
 
 class Sign(NamedTuple):
@@ -50,6 +50,17 @@ HEATS: Final = (
     ("#fd8d3c", "#9a4a10"),
 )
 """Fills from the coldest to the hottest, by day and by night; dark and light text is read on them (4.5:1 at least)."""
+
+
+TAB_SHAPES: Final[Mapping[str, str]] = {
+    "running": "<path d='M5 3l9 5-9 5z'/>",
+    "succeeded": "<path d='M3 9l4 4 7-10' fill='none' stroke-width='3'/>",
+    "failed": "<path d='M3 3l10 10M13 3L3 13' fill='none' stroke-width='3'/>",
+    "waiting": "<circle cx='8' cy='8' r='6' fill='none' stroke-width='3'/><circle cx='8' cy='8' r='2'/>",
+    "": "<circle cx='8' cy='8' r='5'/>",
+}
+"""Status of a run → what is drawn in the icon of its tab; the empty one is that of every other status. Their shapes
+differ, for those who see no colours."""
 
 
 def sign_of(kind: str) -> Sign:

@@ -12,23 +12,30 @@ from typing import Final, NamedTuple
 from flowengine.core.node_traits import TRAITS
 from visualize.picture import Picture, PictureNode
 
-__all__ = ["Arrangement", "Box", "arrange", "outline", "place_boxes", "slack"]
+__all__ = ["CORNERS", "CORNER_SLACK", "SPACING", "Arrangement", "Box", "arrange", "outline", "place_boxes", "slack"]
 
 # --- A layered layout after Sugiyama
 
-_MAX_IN_ROW: Final = 24
-"""Boxes in one row, at most."""
-_GAP_BETWEEN_BOXES: Final = 24.0
-"""Between two boxes of a row, in pixels."""
-_LANE_WIDTH: Final = 14.0
-"""Width that an edge takes where it passes a row."""
-_GAP_BETWEEN_ROWS: Final = 52.0
-"""Between two rows."""
-_MIN_STRAIGHT: Final = 40.0
-"""Pixels from a box to the border of its row from which on an edge runs straight there, beside what is higher."""
-_SWEEP_COUNT: Final = 4
-_MAX_BENDS: Final = 40_000
-"""Bends in all edges together; beyond it long edges are straight."""
+
+class Spacing(NamedTuple):
+    """Distances in pixels, and bounds."""
+
+    in_row: int = 24
+    """Boxes in one row, at most."""
+    boxes: float = 24.0
+    """Between two boxes of a row."""
+    lane: float = 14.0
+    """Width that an edge takes where it passes a row."""
+    rows: float = 52.0
+    """Between two rows."""
+    straight: float = 40.0
+    """From a box to the border of its row from which on an edge runs straight there, beside what is higher."""
+    sweeps: int = 4
+    bends: int = 40_000
+    """Bends in all edges together; beyond it long edges are straight."""
+
+
+SPACING: Final = Spacing()
 
 Point = tuple[float, float]
 
@@ -59,7 +66,7 @@ def place_boxes(sizes: Sequence[tuple[float, float]], edges: Sequence[tuple[int,
     """
     rows_of = _assign_rows(_assign_ranks(len(sizes), edges))
     grid = _Grid(sizes, rows_of, edges)
-    for sweep in range(_SWEEP_COUNT):
+    for sweep in range(SPACING.sweeps):
         grid.order(downwards=sweep % 2 == 0)
     grid.place()
     return grid.layout()
@@ -93,8 +100,8 @@ def _assign_rows(ranks: Sequence[int]) -> list[int]:
     row = 0
     for rank in sorted(members):
         for at, node in enumerate(members[rank]):
-            rows[node] = row + at // _MAX_IN_ROW
-        row += (len(members[rank]) - 1) // _MAX_IN_ROW + 1
+            rows[node] = row + at // SPACING.in_row
+        row += (len(members[rank]) - 1) // SPACING.in_row + 1
     return rows
 
 
@@ -119,7 +126,7 @@ class _Grid:
     def _route_edges(self, edges: Sequence[tuple[int, int]]) -> list[list[int]]:
         """Each edge as the items that it passes, bends included."""
         spans = [self._row_of[target] - self._row_of[source] - 1 for source, target in edges]
-        bent = sum(span for span in spans if span > 0) <= _MAX_BENDS
+        bent = sum(span for span in spans if span > 0) <= SPACING.bends
         chains: list[list[int]] = []
         for (source, target), span in zip(edges, spans, strict=True):
             chain = [source]
@@ -134,7 +141,7 @@ class _Grid:
 
     def _bend(self, row: int) -> int:
         self._row_of.append(row)
-        self._widths.append(_LANE_WIDTH)
+        self._widths.append(SPACING.lane)
         self._above.append([])
         self._below.append([])
         return len(self._row_of) - 1
@@ -156,7 +163,7 @@ class _Grid:
         """Rows packed and centred, then moved towards the boxes above and below."""
         for row in self._rows:
             self._spread(row, [0.0] * len(row))
-        for _ in range(_SWEEP_COUNT):
+        for _ in range(SPACING.sweeps):
             for row in self._rows:
                 self._spread(row, [self._wish(item, self._above) for item in row])
             for row in reversed(self._rows):
@@ -171,32 +178,32 @@ class _Grid:
         widths = [self._widths[item] for item in row]
         right, left = wishes[:], wishes[:]
         for at in range(1, len(row)):
-            right[at] = max(right[at], right[at - 1] + (widths[at - 1] + widths[at]) / 2 + _GAP_BETWEEN_BOXES)
+            right[at] = max(right[at], right[at - 1] + (widths[at - 1] + widths[at]) / 2 + SPACING.boxes)
         for at in range(len(row) - 2, -1, -1):
-            left[at] = min(left[at], left[at + 1] - (widths[at] + widths[at + 1]) / 2 - _GAP_BETWEEN_BOXES)
+            left[at] = min(left[at], left[at + 1] - (widths[at] + widths[at + 1]) / 2 - SPACING.boxes)
         for item, low, high in zip(row, left, right, strict=True):
             self._x[item] = (low + high) / 2
 
     def layout(self) -> Layout:
         count = len(self._sizes)
-        shift = _GAP_BETWEEN_BOXES - min(
+        shift = SPACING.boxes - min(
             (x - width / 2 for x, width in zip(self._x, self._widths, strict=True)), default=0.0
         )
         tops: list[float] = []
         heights: list[float] = []
-        top = _GAP_BETWEEN_BOXES
+        top = SPACING.boxes
         for row in self._rows:
             height = max((self._sizes[item][1] for item in row if item < count), default=0.0)
             tops.append(top)
             heights.append(height)
-            top += height + _GAP_BETWEEN_ROWS
+            top += height + SPACING.rows
         boxes = [
             Box(self._x[item] + shift, tops[row] + heights[row] / 2, *self._sizes[item])
             for item, row in enumerate(self._row_of[:count])
         ]
         paths = [self._path(chain, boxes, tops, heights, shift) for chain in self._chains]
         widest = max((x + width / 2 for x, width in zip(self._x, self._widths, strict=True)), default=0.0)
-        return Layout(boxes, paths, widest + shift + _GAP_BETWEEN_BOXES, top - _GAP_BETWEEN_ROWS + _GAP_BETWEEN_BOXES)
+        return Layout(boxes, paths, widest + shift + SPACING.boxes, top - SPACING.rows + SPACING.boxes)
 
     def _path(
         self, chain: list[int], boxes: list[Box], tops: list[float], heights: list[float], shift: float
@@ -205,17 +212,19 @@ class _Grid:
         begin, end = first.y + first.height / 2, last.y - last.height / 2
         above, top = self._row_of[chain[0]], tops[self._row_of[chain[-1]]]
         bottom = tops[above] + heights[above]
-        points = [(first.x, begin), *([(first.x, bottom)] if bottom - begin > _MIN_STRAIGHT else [])]
+        points = [(first.x, begin), *([(first.x, bottom)] if bottom - begin > SPACING.straight else [])]
         for bend in chain[1:-1]:
             row = self._row_of[bend]
             points += [(self._x[bend] + shift, tops[row]), (self._x[bend] + shift, tops[row] + heights[row])]
-        return [*points, *([(last.x, top)] if end - top > _MIN_STRAIGHT else []), (last.x, end)]
+        return [*points, *([(last.x, top)] if end - top > SPACING.straight else []), (last.x, end)]
 
 
 # --- Outlines of nodes
 
-_CORNERS: Final = {"hexagon": (12.0, 1 / 3), "diamond": (20.0, 1 / 2), "octagon": (8.0, 1 / 6)}
+CORNERS: Final = {"hexagon": (12.0, 1 / 3), "diamond": (20.0, 1 / 2), "octagon": (8.0, 1 / 6)}
 """How far a corner is cut: pixels of its width, and the share of its height (a half meets in a point)."""
+CORNER_SLACK: Final = {"hexagon": 18.0, "diamond": 18.0}
+"""Pixels that a shape's corners take of a line's room."""
 
 
 def outline(kind: str, box: Box) -> str:
@@ -226,8 +235,8 @@ def outline(kind: str, box: Box) -> str:
     edge = f"M{left:.1f} {top:.1f}H{right:.1f}V{bottom:.1f}H{left:.1f}Z"
     if shape == "rounded":
         return _round_corners(left, top, right, bottom, 9.0)
-    if shape in _CORNERS:
-        inset, share = _CORNERS[shape]
+    if shape in CORNERS:
+        inset, share = CORNERS[shape]
         return _cut_corners(left, top, right, bottom, inset, box.height * share)
     if shape == "stack":
         return f"{edge}M{left + 4:.1f} {top:.1f}v-4H{right + 4:.1f}V{bottom - 4:.1f}h-4"
@@ -241,7 +250,7 @@ def outline(kind: str, box: Box) -> str:
 
 def slack(kind: str) -> float:
     """Pixels that a shape's corners take of a line's room."""
-    return 18.0 if TRAITS[kind].shape in ("hexagon", "diamond") else 0.0
+    return CORNER_SLACK.get(TRAITS[kind].shape, 0.0)
 
 
 def _round_corners(left: float, top: float, right: float, bottom: float, r: float) -> str:

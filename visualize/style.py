@@ -16,6 +16,8 @@ from flowengine.core.records import cost_text, seconds_text
 from visualize.picture import STATUS_ORDER, Picture, PictureNode
 
 __all__ = [
+    "DASHES",
+    "GLYPHS",
     "LOOKS",
     "PLAIN",
     "RISKS",
@@ -62,6 +64,12 @@ LOOKS: Final[Mapping[str, Look]] = {
     "skipped": Look("#8a949b", "#f1f3f4", "dashed", 1.2, "–", "skipped", ("#75818a", "#20272c")),
     "cancelled": Look("#a4527f", "#f7e6ef", "dotted", 2.6, "■", "cancelled", ("#cc79a7", "#3d2332")),
 }
+
+GLYPHS: Final[Mapping[str, str]] = {**{name: look.glyph for name, look in LOOKS.items()}, "paused": "‖", "partial": "◐"}
+"""Also of the statuses that only runs have."""
+
+DASHES: Final[Mapping[str, str]] = {"solid": "none", "dashed": "6 4", "dotted": "2 3"}
+"""The same as SVG has it."""
 
 RISKS: Final[Mapping[str, Look]] = {
     "passes": Look("#e69f00", "#fdf1d8", "dashed", 1.8, "→", "passes it on", ("#e69f00", "#453407")),

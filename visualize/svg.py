@@ -15,7 +15,20 @@ from flowengine.core.records import cost_text, seconds_text
 from visualize.icons import HEATS, SIGN_SIZE, SIGNS, known_kinds, sign_svg
 from visualize.layout import Arrangement, Point, arrange, outline, slack
 from visualize.picture import Picture, PictureEdge, PictureNode
-from visualize.style import LOOKS, PLAIN, RISKS, Heat, cut, heading, heat_value, heats_of, lines_of, look_of, tooltip_of
+from visualize.style import (
+    DASHES,
+    LOOKS,
+    PLAIN,
+    RISKS,
+    Heat,
+    cut,
+    heading,
+    heat_value,
+    heats_of,
+    lines_of,
+    look_of,
+    tooltip_of,
+)
 
 __all__ = ["PAPERS", "Drawing", "Paper", "Theme", "curve", "draw_svg", "width_of"]
 
@@ -43,7 +56,6 @@ _KEY_WIDTH: Final = 900.0
 """Pixels that the key may make the picture wide."""
 _LABEL_AT: Final = (0.72, 0.62)
 """Where a label is on the last part of its edge: shares of its width and its height, on the line that `curve` draws."""
-_DASHES: Final = {"solid": "none", "dashed": "6 4", "dotted": "2 3"}
 _FONT: Final = "Helvetica, Arial, 'Noto Sans', 'Noto Sans CJK JP', sans-serif"
 
 _CSS: Final = f"""
@@ -184,7 +196,7 @@ class _Document:
         look = look_of(node)
         status = f"risk-{node.risk}" if node.status is None and node.risk in RISKS else node.status or "plain"
         heat = f" heat-{self._heats[node.id]}" if node.id in self._heats else ""
-        dash = "" if look.dash == "solid" else f' stroke-dasharray="{_DASHES[look.dash]}"'
+        dash = "" if look.dash == "solid" else f' stroke-dasharray="{DASHES[look.dash]}"'
         yield f"<g><title>{_escape(tooltip_of(node))}</title>"
         yield (
             f'<path class="s-{status}{heat}{" frame" if is_frame else ""}" d="{outline(node.kind, box)}" '

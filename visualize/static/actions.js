@@ -1,16 +1,19 @@
 // What can be done with a run: the form of an action over the page, and its command line as the form is filled in.
 
+import { copyText, part } from "./elements.js";
+import { SHARED } from "./shared.js";
+import { dressValues } from "./values.js";
+
 // A word as a shell takes it for one.
-function quoteWord(word) {
+export function quoteWord(word) {
   return /^[A-Za-z0-9_@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\"'\"'")}'`;
 }
 
-const LONG_VALUE = 2000; // From this length on, a command line names a file in the value's place.
-
-// What stands behind an option: the value, or `name=value`, in which an at sign would stand for a file.
+// What stands behind an option: the value, or `name=value`, in which an at sign would stand for a file. A long value is
+// put into a file.
 function pairWord(begin, value) {
   if (!begin.endsWith("=")) return begin + value;
-  if (value.length > LONG_VALUE) return `${begin}@${begin.slice(0, -1)}.txt`;
+  if (value.length > SHARED.longValue) return `${begin}@${begin.slice(0, -1)}.txt`;
   return begin + (value.startsWith("@") ? "@" : "") + value;
 }
 
@@ -23,7 +26,7 @@ function fieldWords(field) {
   return values.flatMap((value) => [option, rest.length ? pairWord(rest.join(" "), value) : value]);
 }
 
-function composeCommand(base, fields, tail) {
+export function composeCommand(base, fields, tail) {
   const verb = fields.find((each) => each.kind === "verb")?.value || base[1];
   return [base[0], verb, ...base.slice(2), ...fields.flatMap(fieldWords), ...tail].map(quoteWord).join(" ");
 }
@@ -112,7 +115,7 @@ class ActionDialog {
 
 let actionDialog = null;
 
-document.addEventListener("click", async (event) => {
+async function hearClick(event) {
   const copy = event.target.closest("[data-copy]");
   if (copy) {
     copy.textContent = (await copyText(copy.parentElement.querySelector("pre").textContent)) ? "Copied" : "Not copied";
@@ -123,9 +126,7 @@ document.addEventListener("click", async (event) => {
   event.preventDefault();
   actionDialog ||= new ActionDialog();
   actionDialog.open(link.href);
-});
-
-document.querySelectorAll("main form.act").forEach(dressAction);
+}
 
 // The playground says while it is filled in which commands ask it and fork the run with it, or why none does.
 function dressPlayground(form) {
@@ -151,14 +152,20 @@ function dressPlayground(form) {
   form.addEventListener("input", () => { clearTimeout(timer); timer = setTimeout(check, 250); });
 }
 
-document.querySelectorAll("form.play").forEach(dressPlayground);
-
-// A form is on its way once; a page that is shown again by the browser's Back has its buttons again.
-for (const form of document.querySelectorAll("form.act, form.play")) {
+// A form is sent once.
+function sendOnce(form) {
   form.addEventListener("submit", (event) => {
     if (form.classList.contains("sent")) event.preventDefault();
     form.classList.add("sent");
     if (event.submitter) event.submitter.textContent += " …";
   });
 }
-window.addEventListener("pageshow", (event) => event.persisted && document.querySelector("form.sent") && location.reload());
+
+export function startActions() {
+  document.addEventListener("click", hearClick);
+  document.querySelectorAll("main form.act").forEach(dressAction);
+  document.querySelectorAll("form.play").forEach(dressPlayground);
+  document.querySelectorAll("form.act, form.play").forEach(sendOnce);
+  // A page that is shown again by the browser's Back has its buttons again.
+  addEventListener("pageshow", (event) => event.persisted && document.querySelector("form.sent") && location.reload());
+}

@@ -1,7 +1,11 @@
 // The form of a question: its text as Markdown, the time that is left, and fields only for the choice that needs them.
 
+import { part } from "./elements.js";
+import { parseJson } from "./exact_json.js";
+import { isMarkdown, showMarkdown } from "./markdown.js";
+
 // How long it is until a moment, in the two largest units.
-function leftText(seconds) {
+export function leftText(seconds) {
   if (seconds <= 0) return "its time is up";
   const units = [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]];
   const first = units.findIndex(([, size]) => seconds >= size);
@@ -54,7 +58,7 @@ function dressApproval(section) {
   }
 }
 
-function dressApprovals(root) {
+export function dressApprovals(root) {
   for (const text of root.querySelectorAll("[data-markdown]")) {
     text.removeAttribute("data-markdown");
     if (isMarkdown(text.textContent)) text.replaceChildren(showMarkdown(text.textContent));

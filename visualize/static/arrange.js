@@ -1,7 +1,7 @@
 // Places the boxes of a graph: the same rules as visualize/layout.py, which a test holds them to. The server places
 // what is shown first; this places everything anew when a container is folded or unfolded. It knows sizes and edges only.
 
-const GRID = { row: 24, boxes: 24, lane: 14, rows: 52, straight: 40, sweeps: 4, bends: 40_000 };
+import { SHARED } from "./shared.js";
 
 function ranksOf(count, edges) {
   const children = Array.from({ length: count }, () => []);
@@ -31,8 +31,8 @@ function rowsOf(ranks) {
   let row = 0;
   for (const rank of [...members.keys()].sort((a, b) => a - b)) {
     const found = members.get(rank);
-    found.forEach((node, at) => { rows[node] = row + Math.floor(at / GRID.row); });
-    row += Math.floor((found.length - 1) / GRID.row) + 1;
+    found.forEach((node, at) => { rows[node] = row + Math.floor(at / SHARED.spacing.inRow); });
+    row += Math.floor((found.length - 1) / SHARED.spacing.inRow) + 1;
   }
   return rows;
 }
@@ -51,13 +51,13 @@ class Grid {
     this.rows = Array.from({ length: Math.max(-1, ...this.rowOf) + 1 }, () => []);
     this.rowOf.forEach((row, item) => this.rows[row].push(item));
     this.x = new Array(this.rowOf.length).fill(0);
-    for (let sweep = 0; sweep < GRID.sweeps; sweep += 1) this.order(sweep % 2 === 0);
+    for (let sweep = 0; sweep < SHARED.spacing.sweeps; sweep += 1) this.order(sweep % 2 === 0);
     this.place();
   }
 
   lead(edges) {
     const spans = edges.map(([source, target]) => Math.max(0, this.rowOf[target] - this.rowOf[source] - 1));
-    const isBent = spans.reduce((sum, each) => sum + each, 0) <= GRID.bends;
+    const isBent = spans.reduce((sum, each) => sum + each, 0) <= SHARED.spacing.bends;
     return edges.map(([source, target], number) => {
       const chain = [source];
       for (let step = 1; isBent && step <= spans[number]; step += 1) chain.push(this.bend(this.rowOf[source] + step));
@@ -74,7 +74,7 @@ class Grid {
 
   bend(row) {
     this.rowOf.push(row);
-    this.widths.push(GRID.lane);
+    this.widths.push(SHARED.spacing.lane);
     this.above.push([]);
     this.below.push([]);
     return this.rowOf.length - 1;
@@ -97,7 +97,7 @@ class Grid {
   place() {
     for (const row of this.rows) this.spread(row, row.map(() => 0));
     const wish = (near, item) => (near.length ? mean(near.map((each) => this.x[each])) : this.x[item]);
-    for (let sweep = 0; sweep < GRID.sweeps; sweep += 1) {
+    for (let sweep = 0; sweep < SHARED.spacing.sweeps; sweep += 1) {
       for (const row of this.rows) this.spread(row, row.map((item) => wish(this.above[item], item)));
       for (const row of [...this.rows].reverse()) this.spread(row, row.map((item) => wish(this.below[item], item)));
     }
@@ -106,7 +106,7 @@ class Grid {
   // As near to the wishes as the widths allow: the mean of pushing right and pushing left.
   spread(row, wishes) {
     const [right, left] = [[...wishes], [...wishes]];
-    const apart = (at) => (this.widths[row[at - 1]] + this.widths[row[at]]) / 2 + GRID.boxes;
+    const apart = (at) => (this.widths[row[at - 1]] + this.widths[row[at]]) / 2 + SHARED.spacing.boxes;
     for (let at = 1; at < row.length; at += 1) right[at] = Math.max(right[at], right[at - 1] + apart(at));
     for (let at = row.length - 2; at >= 0; at -= 1) left[at] = Math.min(left[at], left[at + 1] - apart(at + 1));
     row.forEach((item, at) => { this.x[item] = (right[at] + left[at]) / 2; });
@@ -116,21 +116,21 @@ class Grid {
     const count = this.sizes.length;
     const least = this.x.reduce((found, x, item) => Math.min(found, x - this.widths[item] / 2), this.x.length ? Infinity : 0);
     const most = this.x.reduce((found, x, item) => Math.max(found, x + this.widths[item] / 2), this.x.length ? -Infinity : 0);
-    const shift = GRID.boxes - least;
+    const shift = SHARED.spacing.boxes - least;
     const [tops, heights] = [[], []];
-    let top = GRID.boxes;
+    let top = SHARED.spacing.boxes;
     for (const row of this.rows) {
       const height = row.reduce((found, item) => (item < count ? Math.max(found, this.sizes[item][1]) : found), 0);
       tops.push(top);
       heights.push(height);
-      top += height + GRID.rows;
+      top += height + SHARED.spacing.rows;
     }
     const boxes = this.sizes.map(([width, height], item) => {
       const row = this.rowOf[item];
       return { x: this.x[item] + shift, y: tops[row] + heights[row] / 2, width, height };
     });
     const paths = this.chains.map((chain) => this.path(chain, boxes, tops, heights, shift));
-    return { boxes, paths, width: most + shift + GRID.boxes, height: top - GRID.rows + GRID.boxes };
+    return { boxes, paths, width: most + shift + SHARED.spacing.boxes, height: top - SHARED.spacing.rows + SHARED.spacing.boxes };
   }
 
   path(chain, boxes, tops, heights, shift) {
@@ -138,18 +138,18 @@ class Grid {
     const [begin, end] = [first.y + first.height / 2, last.y - last.height / 2];
     const [above, top] = [this.rowOf[chain[0]], tops[this.rowOf[chain.at(-1)]]];
     const bottom = tops[above] + heights[above];
-    const points = [[first.x, begin], ...(bottom - begin > GRID.straight ? [[first.x, bottom]] : [])];
+    const points = [[first.x, begin], ...(bottom - begin > SHARED.spacing.straight ? [[first.x, bottom]] : [])];
     for (const bend of chain.slice(1, -1)) {
       const [x, row] = [this.x[bend] + shift, this.rowOf[bend]];
       points.push([x, tops[row]], [x, tops[row] + heights[row]]);
     }
-    return [...points, ...(end - top > GRID.straight ? [[last.x, top]] : []), [last.x, end]];
+    return [...points, ...(end - top > SHARED.spacing.straight ? [[last.x, top]] : []), [last.x, end]];
   }
 }
 
 // `nodes`: each with its `parent` (a number, null: the top) and the `size` of its own words, containers before their
 // bodies; `edges`: pairs of numbers. Gives boxes and paths by these numbers, and which containers are open.
-function arrangeBoxes(nodes, edges) {
+export function arrangeBoxes(nodes, edges) {
   const members = new Map([[null, []]]);
   nodes.forEach((node, number) => {
     if (!members.has(node.parent)) members.set(node.parent, []);
@@ -192,18 +192,17 @@ function arrangeBoxes(nodes, edges) {
 
 // --- shapes and lines
 
-const CORNERS = { hexagon: [12, 1 / 3], diamond: [20, 1 / 2], octagon: [8, 1 / 6] };
-
 // Pixels that a shape's corners take of a line's room.
-function slackOf(shape) {
-  return shape === "hexagon" || shape === "diamond" ? 18 : 0;
+export function slackOf(shape) {
+  return SHARED.cornerSlack[shape] ?? 0;
 }
 
 // The outline of a node about its own middle.
-function outlineOf(shape, width, height) {
+export function outlineOf(shape, width, height) {
   const [right, bottom] = [width / 2, height / 2];
-  if (CORNERS[shape]) {
-    const [inset, drop] = [right - CORNERS[shape][0], bottom - height * CORNERS[shape][1]];
+  const corner = SHARED.corners[shape];
+  if (corner) {
+    const [inset, drop] = [right - corner[0], bottom - height * corner[1]];
     const corners = [[-inset, -bottom], [inset, -bottom], [right, -drop], [right, drop], [inset, bottom], [-inset, bottom], [-right, drop], [-right, -drop]];
     return `M${corners.map((each) => each.map((number) => number.toFixed(1)).join(" ")).join("L")}Z`;
   }
@@ -221,7 +220,7 @@ function outlineOf(shape, width, height) {
   return edge;
 }
 
-function curveOf(points) {
+export function curveOf(points) {
   let path = `M${points[0][0].toFixed(1)} ${points[0][1].toFixed(1)}`;
   for (let at = 1; at < points.length; at += 1) {
     const [[x1, y1], [x2, y2]] = [points[at - 1], points[at]];

@@ -1,24 +1,22 @@
 // Several runs in one file: the one that the address names is put in place before the rest of our script looks for it.
 
-const runTemplates = [...document.querySelectorAll("template[data-run]")];
-
 function runInAddress() {
   return new URLSearchParams(location.hash.slice(1).replaceAll("+", "%2B")).get("run");
 }
 
 // The run of the file that is shown; null: their list, or the file of one run, or a page of a server.
-const bundledRun = runTemplates.some((each) => each.dataset.run === runInAddress()) ? runInAddress() : null;
+let bundledRun = null;
 
 // What stands in an address before the node and the moment.
-function placeOfRun() {
+export function placeOfRun() {
   return bundledRun === null ? [] : [`run=${encodeURIComponent(bundledRun)}`];
 }
 
-function showBundledRun() {
-  const found = runTemplates.find((each) => each.dataset.run === bundledRun);
-  document.getElementById("bundle").replaceWith(found.content);
+function showBundledRun(template) {
+  bundledRun = template.dataset.run;
+  document.getElementById("bundle").replaceWith(template.content);
   document.body.className = "run file";
-  document.title = `${found.dataset.title} · FlowEngine`;
+  document.title = `${template.dataset.title} · FlowEngine`;
 }
 
 // Another run, or the list, is the file anew. A link to a node of this run does not name the run.
@@ -38,8 +36,11 @@ function findRuns(text) {
   }
 }
 
-if (runTemplates.length) {
-  if (bundledRun !== null) showBundledRun();
+export function startBundle() {
+  const templates = [...document.querySelectorAll("template[data-run]")];
+  if (!templates.length) return;
+  const template = templates.find(({ dataset }) => dataset.run === runInAddress());
+  if (template) showBundledRun(template);
   document.getElementById("bundle-find")?.addEventListener("input", (event) => findRuns(event.target.value));
   addEventListener("hashchange", hearPlace);
 }

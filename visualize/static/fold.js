@@ -1,13 +1,14 @@
-// Where a run stands, folded from the lines of the feed. The same rules as visualize/progress.py, taken.py and
-// states.py, which a test holds them to; what a line is, visualize/viewer/feed.py says.
+// Where a run stands, folded from the lines of the feed: the same rules as visualize/progress.py, which a test holds them
+// to. What a line is, visualize/viewer/feed.py says.
 
-const SETTLED = new Set(["succeeded", "failed", "skipped", "cancelled"]);
-const OPEN = new Set(["pending", "running", "waiting"]);
+import { SHARED } from "./shared.js";
+
+export const SETTLED = new Set(SHARED.settled);
+export const OPEN = new Set(SHARED.open);
 const BETWEEN = { map: /^\[(\d{1,9})\]\./, loop: /^\.round\[(\d{1,9})\]\./, subflow: /^\./ };
-const TELLING = ["running", "waiting", "failed", "succeeded", "cancelled", "skipped", "pending"];
 
 // Of an object whose keys are a flow's own words: `constructor` is one like any other.
-function ownOf(object, key) {
+export function ownOf(object, key) {
   return object && Object.hasOwn(object, key) ? object[key] : undefined;
 }
 
@@ -49,7 +50,7 @@ function spotOf(level, path, begun = "") {
 
 // --- the fold
 
-class Run {
+export class Run {
   constructor(head) {
     this.head = head;
     this.top = levelOf(head.graph);
@@ -117,7 +118,7 @@ class Run {
   }
 }
 
-function usage() {
+export function usage() {
   return { calls: 0, counted: 0, priced: 0, answered: 0, tokens: 0, cost: 0 };
 }
 
@@ -189,179 +190,19 @@ const APPLY = {
 };
 
 // Why a node was skipped, as people read it: the same words as in pictures.
-function causeText(cause) {
-  return cause === "upstream_skipped" ? "too few before it succeeded" : cause.replaceAll("_", " ");
+export function causeText(cause) {
+  return SHARED.causes[cause] ?? cause.replaceAll("_", " ");
 }
 
-function foldTo(head, lines, count) {
+export function foldTo(head, lines, count) {
   const run = new Run(head);
   for (let seq = 0; seq < count; seq += 1) run.apply(lines[seq]);
   return run;
 }
 
-// --- which way it took
-
-function edgeState(before, after, labels) {
-  if (OPEN.has(before.status) || after.status === "pending") return "undecided";
-  const opened = before.status === "succeeded" && (!labels.length || labels.includes(before.route));
-  const handled = before.status === "failed" && labels.includes("on_error");
-  return (opened || handled) && hasRun(after) ? "taken" : "not_taken";
-}
-
-// Of an edge between two sites: its state over all the times that it was met, and whether it is critical.
-function edgeOf(run, source, target, labels, critical) {
-  const states = new Set();
-  let isCritical = false;
-  const id = source.slice(source.length - run.sites.get(source).id.length);
-  for (const after of run.times.get(target) || []) {
-    const before = run.rows.get(after.spot.unit + id);
-    if (!before || before.spot.site !== source) continue;
-    const state = edgeState(before, after, labels);
-    states.add(state);
-    isCritical ||= state === "taken" && critical.steps.has(stepKey(before.id, after.id));
-  }
-  return { state: ["taken", "undecided", "not_taken"].find((each) => states.has(each)) || "undecided", isCritical };
-}
-
-function latest(names, key) {
-  return names.reduce((best, each) => (best === null || key(each) > key(best) ? each : best), null);
-}
-
-// Whether its body began, so that its time means something: one that was skipped because it failed has run.
-function hasRun(row) {
-  return row.status !== "pending" && (row.status !== "skipped" || row.cause === "error");
-}
-
-// When a row ended: never while it is at work; before all others where it did not run.
-function endOf(row) {
-  if (row.status === "running" || row.status === "waiting") return Infinity;
-  return hasRun(row) ? row.ended ?? -1 : -1;
-}
-
-function chain(level, rows) {
-  const ended = new Map();
-  for (const name of level.sites.keys()) {
-    const row = rows.get(name);
-    if (row && row.started !== null && endOf(row) >= 0) ended.set(name, endOf(row));
-  }
-  if (!ended.size) return [];
-  const parents = new Map();
-  for (const [source, target, labels] of level.edges) {
-    const [before, after] = [rows.get(source), rows.get(target)];
-    if (!ended.has(source) || !before || !after || edgeState(before, after, labels) !== "taken") continue;
-    if (!parents.has(target)) parents.set(target, []);
-    parents.get(target).push(source);
-  }
-  const line = [latest([...ended.keys()], (name) => ended.get(name))];
-  while (line.length <= level.sites.size && parents.has(line.at(-1))) {
-    line.push(latest(parents.get(line.at(-1)), (name) => ended.get(name)));
-  }
-  return line;
-}
-
-// A step from one row to another; no path has a line break.
-function stepKey(before, after) {
-  return `${before}\n${after}`;
-}
-
-// The rows that decided how long the run took, by their paths, and the steps between them.
-function criticalPath(run) {
-  const units = new Map();
-  for (const row of run.rows.values()) {
-    if (!units.has(row.spot.unit)) units.set(row.spot.unit, new Map());
-    units.get(row.spot.unit).set(row.id.slice(row.spot.unit.length), row);
-  }
-  const [rows, steps] = [new Set(), new Set()];
-  const todo = [["", run.top]];
-  while (todo.length) {
-    const [unit, level] = todo.pop();
-    const line = chain(level, units.get(unit) || new Map());
-    line.slice(1).forEach((name, at) => steps.add(stepKey(unit + name, unit + line[at])));
-    for (const name of line) {
-      const row = run.rows.get(unit + name);
-      rows.add(row.id);
-      const body = level.sites.get(name).body;
-      if (body) todo.push(...deciding(row, units).map((each) => [each, body]));
-    }
-  }
-  return { rows, steps };
-}
-
-function unitsOf(container) {
+// The paths of a container's items or rounds begin with these, in order.
+export function unitsOf(container) {
   if (container.kind === "subflow") return [`${container.id}.`];
   const between = container.kind === "loop" ? ".round" : "";
   return [...container.units].sort((a, b) => a - b).map((number) => `${container.id}${between}[${number}].`);
-}
-
-function deciding(container, units) {
-  const own = unitsOf(container);
-  if (container.kind !== "map" || !own.length) return own;
-  const spans = own.map((unit) => {
-    const rows = [...(units.get(unit) || new Map()).values()].filter((row) => hasRun(row) && row.started !== null);
-    const begin = rows.length ? Math.min(...rows.map((row) => row.started)) : 0;
-    return { unit, begin, end: Math.max(-1, ...rows.map(endOf)) };
-  });
-  spans.sort((a, b) => a.end - b.end || a.begin - b.begin || (a.unit < b.unit ? -1 : 1));
-  // From the item that ended last to the one that ended last before it began: it waited for that one's place.
-  const line = [spans.length - 1];
-  for (let at = line[0] - 1; at >= 0 && spans[at].end >= 0; at -= 1) {
-    if (spans[at].end > spans[line.at(-1)].begin) continue;
-    line.push(at);
-  }
-  return line.map((number) => spans[number].unit);
-}
-
-// --- shared state
-
-const FOLDS = {
-  append: (value, more) => [...(value || []), ...more],
-  union: (value, more) => {
-    const marks = new Map();
-    for (const each of [...(value || []), ...more]) {
-      const mark = toJson(each, true);
-      if (!marks.has(mark)) marks.set(mark, each);
-    }
-    return [...marks.values()];
-  },
-  sum: (value, more) => (value === null ? more : addNumbers(value, more)),
-  max: (value, more) => (value === null || more > value ? more : value),
-  min: (value, more) => (value === null || more < value ? more : value),
-  update: (value, more) => ({ ...(value || {}), ...more }),
-};
-
-// Whole numbers with every digit: a sum that this language would round is a BigInt. With a fraction, it keeps one.
-function addNumbers(one, other) {
-  const isWhole = [one, other].every((each) => typeof each === "bigint" || Number.isSafeInteger(each));
-  if (!isWhole) return realOf(Number(one) + Number(other));
-  const sum = BigInt(one) + BigInt(other);
-  return Number.isSafeInteger(Number(sum)) ? Number(sum) : sum;
-}
-
-// What all nodes that have finished wrote, in the flow's order. The writes of a body count until its
-// container has finished: then they are the container's own.
-function stateOf(run) {
-  const state = new Map(Object.entries(run.head.state).map(([key, [, initial]]) => [key, initial]));
-  const walk = (level, unit, rows) => {
-    for (const site of level.sites.values()) {
-      const row = rows.get(unit + site.id);
-      if (!row) continue;
-      if (row.status === "succeeded") {
-        for (const [key, value] of Object.entries(row.state || {})) write(state, run.head.state, key, value);
-      } else if (site.body && site.kind !== "subflow") {
-        for (const each of unitsOf(row)) walk(site.body, each, rows);
-      }
-    }
-  };
-  walk(run.top, "", run.rows);
-  return state;
-}
-
-function write(state, rules, key, value) {
-  const [rule] = ownOf(rules, key) ?? ["replace"];
-  const fold = FOLDS[rule];
-  try {
-    state.set(key, fold ? fold(state.get(key) ?? null, value) : value);
-  } catch {
-    state.set(key, value); // A contribution that was cut short no longer fits.
-  }
 }

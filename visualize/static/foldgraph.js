@@ -1,8 +1,12 @@
 // Folds and unfolds the containers of the graph: what is inside is hidden, and everything finds its new place.
 
-const SHOWN = { boxes: 2_000, names: 10_000 }; // So many are shown at once, at most: whole boxes, or their names alone.
+import { arrangeBoxes, curveOf, outlineOf, slackOf } from "./arrange.js";
+import { SHARED } from "./shared.js";
+import { COUNT, cutTo, shortModel } from "./texts.js";
 
-class Folding {
+const MOST_NAMES = 10_000; // So many names are shown at once, at most, where boxes have nothing else.
+
+export class Folding {
   // `onMove` hears that everything has a new place, and how large the drawing is now.
   constructor(graph, head, run, onMove) {
     Object.assign(this, { graph, head, run, onMove });
@@ -72,7 +76,7 @@ class Folding {
   }
 
   get most() {
-    return this.graph.isCompact ? SHOWN.names : SHOWN.boxes;
+    return this.graph.isCompact ? MOST_NAMES : SHARED.mostBoxes;
   }
 
   // The containers that a node is inside of, the nearest first.
@@ -116,7 +120,7 @@ class Folding {
     const group = document.importNode(this.patterns.get(site.kind), true);
     group.dataset.node = String(number);
     group.querySelector(":scope > title").textContent = site.path;
-    group.querySelector(":scope > .name").textContent = cutTo(site.id, 32);
+    group.querySelector(":scope > .name").textContent = cutTo(site.id, SHARED.maxName);
     graph.write(group, ".kind", `${cutTo(site.kind, 32)}${site.model ? ` · ${shortModel(site.model)}` : ""}`);
     this.scene.insertBefore(group, this.isContainer[number] ? this.scene.querySelector(":scope > .edge, :scope > .unseen, :scope > .node:not(:has(> .fold))") : null);
     graph.add(number, group);
@@ -136,7 +140,7 @@ class Folding {
     const label = document.createElementNS(this.graph.svg.namespaceURI, "text");
     label.dataset.of = String(number);
     label.setAttribute("class", "label");
-    label.textContent = cutTo(labels.join(" | "), 40);
+    label.textContent = cutTo(labels.join(" | "), SHARED.maxDetail);
     this.putLine(label);
     this.labels.push(label);
   }
@@ -203,10 +207,10 @@ class Folding {
   // Of very many lines, a hundred are one drawing.
   bundle(paths) {
     for (const old of this.scene.querySelectorAll(":scope > .edge")) old.remove();
-    for (let begin = 0; begin < paths.length; begin += 100) {
+    for (let begin = 0; begin < paths.length; begin += SHARED.bundle) {
       const drawing = document.createElementNS(this.graph.svg.namespaceURI, "path");
       drawing.setAttribute("class", "edge declared");
-      drawing.setAttribute("d", paths.slice(begin, begin + 100).map(curveOf).join(" "));
+      drawing.setAttribute("d", paths.slice(begin, begin + SHARED.bundle).map(curveOf).join(" "));
       this.putLine(drawing);
     }
   }
@@ -217,7 +221,7 @@ class Folding {
     const texts = [...group.querySelectorAll(":scope > text:not(.fold)")];
     const bar = group.querySelector(":scope > .progress");
     const left = -box.width / 2 + slackOf(shape) / 2;
-    const top = isOpen ? -box.height / 2 + 20 : -(16 * texts.length + (bar ? 8 : 0)) / 2 + 13;
+    const top = isOpen ? -box.height / 2 + 20 : -(SHARED.lineHeight * texts.length + (bar ? 8 : 0)) / 2 + 13;
     path.setAttribute("d", outlineOf(shape, box.width, box.height));
     group.classList.toggle("frame", isOpen);
     if (this.isContainer[number]) {
@@ -229,7 +233,7 @@ class Folding {
     const { isCompact } = this.graph;
     if (fold) {
       const y = isCompact ? (isOpen ? 13 - box.height / 2 : 0) : top - 3;
-      fold.setAttribute("d", `M-9-9H9V9H-9ZM-5 0H5${isOpen ? "" : "M0-5V5"}`);
+      fold.setAttribute("d", isOpen ? SHARED.unfolded : SHARED.folded);
       fold.setAttribute("transform", `translate(${box.width / 2 - 16} ${y})`);
     }
     if (isCompact) {
@@ -238,9 +242,9 @@ class Folding {
     }
     texts.forEach((text, line) => {
       text.setAttribute("x", left + 40);
-      text.setAttribute("y", top + 16 * line);
+      text.setAttribute("y", top + SHARED.lineHeight * line);
     });
-    bar?.setAttribute("transform", `translate(${left + 40} ${top + 16 * texts.length - 9})`);
+    bar?.setAttribute("transform", `translate(${left + 40} ${top + SHARED.lineHeight * texts.length - 9})`);
     this.graph.based(number, left + 40, top);
   }
 }

@@ -1,149 +1,14 @@
-// Repaints the graph that the server drew: classes for statuses, and the lines that change. The words are those of
-// visualize/style.py.
+// Repaints the graph that the server drew: classes for statuses, and the lines that change.
 
-const GLYPHS = {
-  pending: "○", running: "▶", waiting: "‖", succeeded: "✓", failed: "✗", skipped: "–", cancelled: "■",
-  paused: "‖", partial: "◐",
-};
-
-const COUNT = new Intl.NumberFormat("en");
-
-function secondsText(seconds) {
-  if (seconds === null) return "";
-  const found = Math.max(0, seconds);
-  if (found < 0.9995) return `${Math.round(found * 1000)} ms`;
-  if (found < 59.95) return `${found.toFixed(1)} s`;
-  const [whole, minutes, hours] = [1, 60, 3600].map((size) => Math.round(found / size));
-  if (whole < 3600) return `${Math.floor(whole / 60)} min ${whole % 60} s`;
-  if (minutes < 1440) return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
-  return `${COUNT.format(Math.floor(hours / 24))} d ${hours % 24} h`;
-}
-
-function dollars(amount) {
-  if (amount > 0 && amount < 0.000001) return "under $0.000001";
-  if (amount < 0.1) return amount === 0 ? "$0" : `$${amount.toFixed(amount < 0.0001 ? 6 : 4)}`;
-  return `$${amount.toLocaleString("en", { minimumFractionDigits: 2, maximumFractionDigits: 2 })}`;
-}
-
-function costText(found) {
-  if (found.answered && !found.priced) return "cost unknown";
-  return `${found.priced < found.answered ? "over " : ""}${dollars(found.cost)}`;
-}
-
-function spending(found) {
-  const calls = `${found.calls} call${found.calls === 1 ? "" : "s"}`;
-  return [calls, `${COUNT.format(found.tokens)} tokens`, costText(found)].join(" · ");
-}
-
-// One line of at most so many characters, without control characters.
-function cutTo(text, length) {
-  const clean = text.slice(0, 4 * length).replace(/[\p{C}\p{Z}\s]+/gu, " ").trim();
-  return clean.length <= length ? clean : `${clean.slice(0, length - 1)}…`;
-}
-
-// A name with a count behind it (`timesOf`), which stays whole as long as there is room. Names of one flow often begin
-// alike, so the middle goes.
-function cutName(text, length) {
-  const [, id, count = ""] = /^(.*?)( ×[\d,]+)?(?: of .*)?$/su.exec(text);
-  if (text.length <= length || length - count.length < 2) return cutTo(text, length);
-  const room = length - count.length;
-  if (id.length <= room) return id + count;
-  const end = id.endsWith("…") ? 0 : Math.floor((room - 1) / 2); // What lost its end before is not cut twice.
-  return `${id.slice(0, room - 1 - end)}…${end ? id.slice(-end) : ""}${count}`;
-}
-
-function together(rows) {
-  const total = usage();
-  for (const row of rows) for (const key of Object.keys(total)) total[key] += row.usage[key];
-  return total;
-}
-
-// What is said of a site: its status over all the times that it ran, and its changing lines.
-function saidOf(run, site, now, parentStatus) {
-  const rows = run.times.get(site.path) || [];
-  const statuses = new Set(rows.map((row) => row.status));
-  let status = TELLING.find((each) => statuses.has(each)) || "pending";
-  if (status === "pending" && SETTLED.has(parentStatus)) status = "skipped";
-  const last = rows.at(-1);
-  const found = together(rows);
-  const retries = Math.max(0, ...rows.map((row) => row.retries));
-  return {
-    status,
-    name: cutTo(site.id, 32) + timesOf(rows),
-    standing: standingOf(rows, status, now, retries),
-    detail: detailOf(rows, last, found, run, now),
-    model: rows.findLast((row) => row.calls.length)?.calls.at(-1).model || site.model || "",
-    filled: rows.length === 1 ? filledOf(site, last) : null,
-    seconds: spentBy(rows, now),
-    cost: found.priced ? found.cost : null,
-  };
-}
-
-// Of a map's items, by the nodes directly in them: which share has ended, and which has failed.
-function filledOf(site, row) {
-  if (site.kind !== "map" || !site.body?.sites.size || !row.total) return null;
-  const whole = row.total * site.body.sites.size;
-  const ended = [...SETTLED].reduce((sum, status) => sum + (row.inside[status] || 0), 0);
-  return [Math.min(1, ended / whole), Math.min(1, (row.inside.failed || 0) / whole)];
-}
-
-function spentBy(rows, now) {
-  const spent = rows.map((row) => lasted(row, now)).filter((each) => each !== null);
-  return spent.length ? spent.reduce((sum, each) => sum + each, 0) : null;
-}
-
-function timesOf(rows) {
-  const begun = rows.reduce((sum, row) => sum + row.units.size, 0);
-  const total = rows.length === 1 ? rows[0].total : null;
-  if (!begun && total === null) return "";
-  return ` ×${COUNT.format(begun)}${total === null ? "" : ` of ${COUNT.format(total)}`}`;
-}
-
-function standingOf(rows, status, now, retries) {
-  const said = [];
-  if (rows.length > 1) {
-    const counts = new Map();
-    for (const row of rows) counts.set(row.status, (counts.get(row.status) || 0) + 1);
-    const others = TELLING.filter((each) => each !== "succeeded" && counts.has(each));
-    const head = `${GLYPHS[status]} ${COUNT.format(counts.get("succeeded") || 0)} of ${COUNT.format(rows.length)}`;
-    said.push([head, ...others.map((each) => `${COUNT.format(counts.get(each))} ${each}`)].join(", "));
-  } else {
-    const cause = rows.length && rows[0].cause ? `: ${causeText(rows[0].cause)}` : "";
-    said.push(`${GLYPHS[status]} ${status}${cause}`);
-  }
-  const spent = spentBy(rows, now);
-  const hasTime = status !== "skipped" || (rows.length && rows.at(-1).cause === "error");
-  if (spent !== null && hasTime) said.push(secondsText(spent));
-  if (retries) said.push(`${retries + 1} attempts`);
-  return said.join(" · ");
-}
-
-function lasted(row, now = null) {
-  if (row.started === null) return null;
-  const end = row.ended !== null ? row.ended : OPEN.has(row.status) ? now : null;
-  return end === null ? null : Math.max(0, end - row.started);
-}
-
-function detailOf(rows, last, found, run = null, now = null) {
-  const asked = rows.map((row) => run?.asks?.get(row.id)).findLast((each) => each);
-  if (asked && now !== null) return cutTo(`asked ${shortModel(asked.model)} ${secondsText(Math.floor(now - asked.at))} ago`, 40);
-  const failed = rows.findLast((row) => row.error !== null);
-  if (failed) return cutTo(failed.error, 32);
-  const said = rows.length === 1 && last.route !== null ? [`→ ${last.route}`] : [];
-  if (found.calls) said.push(spending(found));
-  return cutTo(said.join(" · "), 40);
-}
-
-// A model's name without the vendor before it.
-function shortModel(model) {
-  return cutTo(model.slice(model.lastIndexOf("/") + 1), 22);
-}
+import { criticalPath, edgeOf } from "./edges.js";
+import { saidOf } from "./node_words.js";
+import { SHARED } from "./shared.js";
+import { cutName, cutTo, shortModel } from "./texts.js";
 
 const GROWN = [1, 1.2, 1.45, 1.75, 2.1, 2.5, 3, 3.6, 4.3, 5.2, 5.9]; // How much larger names are written, as the drawing gets smaller.
-const LINE = 16; // From one line of a box to the next.
 const TWO_LINES = 1.75; // Up to here a box has room for its status below its name.
 
-class Graph {
+export class Graph {
   constructor(svg, head) {
     this.svg = svg;
     this.head = head;
@@ -268,7 +133,7 @@ class Graph {
     const { x, y } = this.bases[number];
     const isSecond = this.hasTwoLines(number);
     element.setAttribute("x", isSecond ? x - 31 : x);
-    element.setAttribute("y", isSecond ? 13 * this.grown : y + 2 * LINE);
+    element.setAttribute("y", isSecond ? 13 * this.grown : y + 2 * SHARED.lineHeight);
     const room = (this.head.sizes?.[number]?.[0] ?? 276) - 20;
     const status = isSecond ? text.split(" · ", 1)[0] : ""; // The time behind it changes: it is not measured.
     const cut = isSecond ? cutTo(text, Math.max(2, Math.floor(room / (this.letterOf(status, "12px", 5) * this.grown)))) : text;
@@ -332,7 +197,7 @@ class Graph {
     const title = group.querySelector(":scope > title");
     if (title) title.textContent = [this.head.drawn[number], said.standing, said.detail].filter(Boolean).join(" · ");
     if (this.isCompact) {
-      this.write(group, ".name", `${GLYPHS[said.status]} ${said.name}`);
+      this.write(group, ".name", `${SHARED.glyphs[said.status]} ${said.name}`);
       return;
     }
     this.writeName(number, said.name);
@@ -374,70 +239,5 @@ class Graph {
   dim(matches) {
     this.matches = matches;
     this.groups.forEach((group, number) => group.classList.toggle("dim", !matches(this.head.drawn[number])));
-  }
-}
-
-// Of a large graph, only what is in sight is displayed: the browser lays out nothing else. Boxes out of sight stand in an
-// element of their own, behind all lines, where it does not even work out how they look.
-class Sight {
-  constructor(graph, box) {
-    this.box = box;
-    this.graph = graph;
-    this.unseen = graph.svg.querySelector(".unseen");
-    this.measure();
-    new ResizeObserver(() => this.look(this.last)).observe(box);
-  }
-
-  // Where the nodes are; to be told when they move.
-  measure() {
-    this.spots = this.graph.groups.flatMap((group, number) => {
-      const [x, y] = group.getAttribute("transform").match(/-?[\d.]+/g).map(Number);
-      if (group.parentNode === this.unseen) group.setAttribute("display", "none");
-      const spot = { group, x, y, isFrame: group.classList.contains("frame"), isShown: !group.hasAttribute("display") };
-      return this.graph.isHidden?.(number) ? [] : [{ ...spot, number }];
-    });
-    this.lines = this.graph.isCompact ? [] : this.graph.edges.flatMap((edge) => this.reach(edge));
-    this.shown = new Set([...this.spots, ...this.lines].filter((spot) => spot.isShown));
-    this.look(this.last);
-  }
-
-  // An edge with the box round it.
-  reach(edge) {
-    const path = edge.getAttribute("d");
-    const isFolded = !path || this.graph.isFoldedEdge?.(Number(edge.dataset.edge));
-    const numbers = isFolded ? [] : path.match(/-?[\d.]+/g).map(Number);
-    const [xs, ys] = [numbers.filter((_, at) => at % 2 === 0), numbers.filter((_, at) => at % 2)];
-    const box = { left: Math.min(...xs), right: Math.max(...xs), top: Math.min(...ys), bottom: Math.max(...ys) };
-    return isFolded ? [] : [{ group: edge, ...box, isShown: !edge.hasAttribute("display") }];
-  }
-
-  // What was shown and is out of sight is hidden, and the other way round. `place`: the scene's x, y and scale.
-  look(place) {
-    this.last = place;
-    if (!place) return;
-    const { x, y, scale } = place;
-    const [left, top] = [-x / scale - 200, -y / scale - 60];
-    const [right, bottom] = [left + this.box.clientWidth / scale + 400, top + this.box.clientHeight / scale + 120];
-    const now = new Set();
-    for (const spot of this.spots) {
-      const inside = spot.x >= left && spot.x <= right && spot.y >= top && spot.y <= bottom;
-      if (inside || spot.isFrame) now.add(spot);
-    }
-    for (const line of this.lines) {
-      if (line.left <= right && line.right >= left && line.top <= bottom && line.bottom >= top) now.add(line);
-    }
-    const isBox = ({ number }) => number !== undefined && !this.graph.isContainer[number];
-    for (const spot of this.shown) {
-      if (now.has(spot)) continue;
-      spot.group.setAttribute("display", "none");
-      if (isBox(spot)) this.unseen.append(spot.group);
-    }
-    for (const spot of now) {
-      if (this.shown.has(spot)) continue;
-      spot.group.removeAttribute("display");
-      if (isBox(spot)) this.unseen.parentNode.append(spot.group);
-      if (spot.number !== undefined) this.graph.placeName(spot.number);
-    }
-    this.shown = now;
   }
 }

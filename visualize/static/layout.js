@@ -5,12 +5,12 @@ const KEPT = "flowengine.layout";
 const BOUNDS = { panel: [280, 0.75], below: [90, 0.8] }; // Pixels at least, and the share of the window at most.
 
 // A size within its bounds. `room`: pixels of the window along it.
-function fitSize(name, size, room) {
+export function fitSize(name, size, room) {
   const [least, share] = BOUNDS[name];
   return Math.round(Math.max(least, Math.min(size, Math.max(least, room * share))));
 }
 
-function readKept(text) {
+export function readKept(text) {
   let found;
   try {
     found = JSON.parse(text);
@@ -22,7 +22,7 @@ function readKept(text) {
   return kept;
 }
 
-class Layout {
+export class Layout {
   constructor(main, onChange = () => {}) {
     this.main = main;
     this.onChange = onChange;

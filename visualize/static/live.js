@@ -1,10 +1,13 @@
 // A run while it goes on: whom it asks, how long it may still take, whether the server is there, and whom to tell.
 
+import { ownOf, SETTLED } from "./fold.js";
+import { cutTo, secondsText } from "./texts.js";
+
 const TOLD = "flowengine.notify";
 
 // Seconds until the run's end, by how long its nodes took in earlier runs; null where nothing is known. Along the
 // longest way through what is not settled yet: `usual` is site → seconds, of the nodes that most runs come to.
-function timeLeft(run, usual, now) {
+export function timeLeft(run, usual, now) {
   if (!Object.keys(usual).length) return null;
   const until = new Map();
   const parents = new Map();
@@ -22,7 +25,7 @@ function timeLeft(run, usual, now) {
   return Math.max(0, ...until.values());
 }
 
-class Live {
+export class Live {
   constructor(page) {
     this.page = page;
     this.page.newest.asks = new Map(); // path → the model that was asked, and when

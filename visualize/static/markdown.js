@@ -15,7 +15,7 @@ function linkTo(address, parts) {
   return /^https?:\/\//i.test(address) ? { tag: "a", href: address, parts } : { tag: "span", parts: [...parts, ` (${address})`] };
 }
 
-function readInline(text) {
+export function readInline(text) {
   const parts = [];
   let plain = "";
   for (let at = 0; at < text.length; ) {
@@ -51,7 +51,7 @@ function titleOf(text) {
 }
 
 // The blocks of a text: {tag, parts | text | blocks | items | rows}.
-function readMarkdown(text, depth = 0) {
+export function readMarkdown(text, depth = 0) {
   const lines = text.replace(/\r\n?/g, "\n").split("\n");
   const blocks = [];
   let at = 0;
@@ -110,11 +110,11 @@ function readList(lines, depth) {
 }
 
 // Whether a text is likely to be Markdown.
-function isMarkdown(text) {
+export function isMarkdown(text) {
   return /^ {0,3}(#{1,6} |```|> |[-*+] \S|\d{1,3}\. \S)/m.test(text) || /\*\*\S[^\n]*\*\*|\|\s*:?-{3,}|\[[^[\]\n]+\]\(https?:/.test(text);
 }
 
-function showMarkdown(text) {
+export function showMarkdown(text) {
   const box = document.createElement("div");
   box.className = "markdown";
   box.append(...readMarkdown(text).map(showBlock));

@@ -3,7 +3,7 @@
 
 const MAP = { width: 180, height: 120 };
 
-class Minimap {
+export class Minimap {
   constructor(box, graph, zoom) {
     Object.assign(this, { graph, zoom });
     this.area = document.createElement("div");

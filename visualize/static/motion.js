@@ -3,7 +3,7 @@
 
 const BAND = 1500; // Pixels of the drawing whose lines are one path.
 
-class Motion {
+export class Motion {
   // `minimap` knows where the boxes are, and their colours.
   constructor(box, graph, minimap) {
     Object.assign(this, { box, graph, minimap });

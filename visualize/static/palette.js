@@ -1,5 +1,7 @@
 // Everything by a few letters: Ctrl-K lists what the page can do, its links and its nodes. And `?` lists the keys.
 
+import { part } from "./elements.js";
+
 const MOST = 60; // Entries that are shown at once.
 
 // How well words fit a text: null where one is missing, less is better. Letters may be left out, as in "rsm" for "resume".
@@ -19,7 +21,7 @@ function fitOf(text, words) {
   return sum + name.length / 1000;
 }
 
-function bestOf(entries, text) {
+export function bestOf(entries, text) {
   const words = text.toLowerCase().split(/\s+/).filter(Boolean);
   return entries
     .map((entry, number) => ({ entry, number, fit: fitOf(entry.name, words) }))
@@ -46,7 +48,7 @@ function isTyping(target) {
   return /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName) && target.type !== "range" || target.isContentEditable;
 }
 
-class Palette {
+export class Palette {
   constructor() {
     this.sources = []; // functions that give further entries
     document.addEventListener("keydown", (event) => {
@@ -208,6 +210,3 @@ class Palette {
     place.append(box);
   }
 }
-
-const palette = new Palette();
-palette.offer();

@@ -1,6 +1,13 @@
 // The panel of the chosen node: made by the server, or kept in the page that is one file.
 
-class Panel {
+import { dressApprovals } from "./approval.js";
+import { placeOfRun } from "./bundle.js";
+import { part } from "./elements.js";
+import { SETTLED } from "./fold.js";
+import { SHARED } from "./shared.js";
+import { dressValues } from "./values.js";
+
+export class Panel {
   constructor(box, head) {
     this.box = box;
     this.head = head;
@@ -145,9 +152,9 @@ class Panel {
   }
 }
 
-function setBadge(badge, status) {
-  const text = `${GLYPHS[status] || "·"} ${status}`;
+export function setBadge(badge, status) {
+  const text = `${SHARED.glyphs[status] || "·"} ${status}`;
   if (badge.textContent === text) return;
-  badge.className = `badge s-${TELLING.includes(status) ? status : "paused"}`;
-  badge.replaceChildren(part("glyph", GLYPHS[status] || "·"), ` ${status}`);
+  badge.className = `badge s-${SHARED.statusOrder.includes(status) ? status : "paused"}`;
+  badge.replaceChildren(part("glyph", SHARED.glyphs[status] || "·"), ` ${status}`);
 }

@@ -4,7 +4,7 @@ const TOOLS = 44; // Pixels at the top of the box where the buttons are.
 const REST = 140; // Milliseconds without a move after which it rests.
 const LEAST = 0.16; // The scale of a page that opens, at least: a box is then 40 pixels wide.
 
-class PanZoom {
+export class PanZoom {
   // `box` is the element that clips, `svg` what it holds; `onMove` hears every new place.
   constructor(box, svg, onMove = () => {}) {
     this.box = box;

@@ -1,6 +1,27 @@
 // The page of a run: what is chosen, which moment is shown, and what is still to come. It holds the other parts
 // together and draws nothing itself.
 
+import { placeOfRun } from "./bundle.js";
+import { part } from "./elements.js";
+import { parseTold } from "./exact_json.js";
+import { foldTo } from "./fold.js";
+import { Folding } from "./foldgraph.js";
+import { Graph } from "./graph.js";
+import { Layout } from "./layout.js";
+import { Live } from "./live.js";
+import { Minimap } from "./minimap.js";
+import { Motion } from "./motion.js";
+import { Panel, setBadge } from "./panel.js";
+import { PanZoom } from "./panzoom.js";
+import { callRows, eventRows, orderedRows, stateRows, timelineRows, wordsOf } from "./row_items.js";
+import { Rows } from "./rows.js";
+import { Sight } from "./sight.js";
+import { COUNT, cutTo, dollars, secondsText } from "./texts.js";
+import { PARTS, partsOf, partsText, Times } from "./times.js";
+import { Tree } from "./tree.js";
+import { dressValues } from "./values.js";
+import { Walk } from "./walk.js";
+
 const TIMED = 10_000; // Milliseconds after which the server is asked anew where the time went, while nothing happens.
 
 // The edge at a point or a few pixels beside it: a line is thin to hit.
@@ -17,7 +38,7 @@ function edgeNear(x, y) {
 const NONE = { timeline: "No node has begun.", calls: "No model has answered.", events: "", state: "No node has written shared state." };
 
 class RunPage {
-  constructor(head, lines) {
+  constructor(head, lines, palette) {
     this.head = head;
     this.lines = lines;
     this.newest = foldTo(head, lines, lines.length); // the run as far as it is known
@@ -516,7 +537,8 @@ class RunPage {
   }
 }
 
-if (document.getElementById("head")) {
+export function startRunPage(palette) {
+  if (!document.getElementById("head")) return;
   const read = (name) => parseTold(document.getElementById(name).textContent);
-  new RunPage(read("head"), read("feed"));
+  new RunPage(read("head"), read("feed"), palette);
 }

@@ -1,18 +1,20 @@
 // The runs that are chosen in the list: kept while pages and filters are changed, until something is done with them.
 
-const CHOSEN_KEY = `flowengine-chosen ${location.pathname}`;
+import { SHARED } from "./shared.js";
+
+const CHOSEN_KEY = "flowengine-chosen "; // And the path of the page.
 const MOST_CHOSEN = 500;
-const MOST_COMPARED = 10;
 
 class Selection {
   constructor(store) {
     this.store = store;
+    this.key = CHOSEN_KEY + location.pathname;
     this.ids = new Set(this.read());
   }
 
   read() {
     try {
-      const found = JSON.parse(this.store?.getItem(CHOSEN_KEY) ?? "[]");
+      const found = JSON.parse(this.store?.getItem(this.key) ?? "[]");
       return Array.isArray(found) ? found.filter((each) => typeof each === "string").slice(0, MOST_CHOSEN) : [];
     } catch {
       return []; // What is kept there is not ours.
@@ -32,7 +34,7 @@ class Selection {
 
   keep() {
     try {
-      this.store?.setItem(CHOSEN_KEY, JSON.stringify([...this.ids]));
+      this.store?.setItem(this.key, JSON.stringify([...this.ids]));
     } catch {
       // It is full, or forbidden: what is chosen stays on this page.
     }
@@ -114,19 +116,21 @@ class SelectionBar {
     const elsewhere = count - here;
     document.getElementById("chosen-count").textContent =
       `${count} chosen${elsewhere ? `, ${elsewhere} of them elsewhere` : ""}`;
-    bar.querySelector("[value=compare]").disabled = count < 2 || count > MOST_COMPARED;
+    bar.querySelector("[value=compare]").disabled = count < 2 || count > SHARED.mostCompared;
   }
 }
 
-const selectionBar = document.querySelector(".selecting, [data-list=live]") ? new SelectionBar(new Selection(globalThis.sessionStorage)) : null;
-
 // What has been forgotten is chosen no more.
-if (document.querySelector("[name=sure]")) {
-  document.addEventListener("submit", () => {
-    try {
-      for (const key of Object.keys(sessionStorage)) if (key.startsWith("flowengine-chosen ")) sessionStorage.removeItem(key);
-    } catch {
-      // Nothing is kept there, then.
-    }
-  });
+function forgetChosen() {
+  try {
+    for (const key of Object.keys(sessionStorage)) if (key.startsWith(CHOSEN_KEY)) sessionStorage.removeItem(key);
+  } catch {
+    // Nothing is kept there, then.
+  }
+}
+
+// The bar of the page; null where nothing can be chosen.
+export function startSelection() {
+  if (document.querySelector("[name=sure]")) document.addEventListener("submit", forgetChosen);
+  return document.querySelector(".selecting, [data-list=live]") ? new SelectionBar(new Selection(globalThis.sessionStorage)) : null;
 }

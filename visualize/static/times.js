@@ -1,11 +1,15 @@
 // Where the time of a run went, as visualize/run_times.py divides it: the bars of a row until a moment, the stretches
 // in which nothing ran for long, and the scale that leaves those out. It draws nothing.
 
-const PARTS = ["worked", "loading", "retried", "queued", "waited", "stopped"];
+import { hasRun } from "./edges.js";
+import { SHARED } from "./shared.js";
+import { secondsText } from "./texts.js";
+
+export const PARTS = SHARED.parts;
 const GAP = 0.05; // The width of a break, as a share of the time that is shown.
 const MOST_GAPS = 0.4; // That of all breaks together.
 
-class Times {
+export class Times {
   // `plain`: as the server and an exported page tell it; null: not known yet.
   constructor(plain) {
     this.begun = plain?.begun ?? 0;
@@ -46,7 +50,7 @@ function clip(spans, until) {
 }
 
 // Part → seconds, of bars and what is between them: from an attempt's failure or interruption to the next one.
-function partsOf(bars) {
+export function partsOf(bars) {
   const found = Object.fromEntries(PARTS.map((part) => [part, 0]));
   let before = null;
   for (const bar of bars) {
@@ -58,14 +62,14 @@ function partsOf(bars) {
 }
 
 // The parts in words, the longest first; nothing where all was work.
-function partsText(parts) {
+export function partsText(parts) {
   const told = Object.entries(parts).filter(([, seconds]) => seconds >= 0.001).sort((a, b) => b[1] - a[1]);
   if (!told.length || (told.length === 1 && told[0][0] === "worked")) return "";
   return told.map(([part, seconds]) => `${part} ${secondsText(seconds)}`).join(", ");
 }
 
 // The distance of the marks on a scale: the least round one of so many seconds or more.
-function stepOf(least) {
+export function stepOf(least) {
   const round = (number) => {
     const power = 10 ** Math.floor(Math.log10(number));
     return [1, 2, 5, 10].map((each) => each * power).find((each) => each >= number);
@@ -75,7 +79,7 @@ function stepOf(least) {
 }
 
 // The scale of a timeline: seconds from the start, with each break as narrow as the others.
-class Clock {
+export class Clock {
   constructor(run, now, times) {
     this.begun = run.begun ?? 0;
     this.end = Math.max(now ?? 0, run.last ?? 0, this.begun);

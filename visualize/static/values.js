@@ -1,16 +1,14 @@
 // Shows a value in the form that reads best (text, Markdown, a tree, a table, a chat), with what one does to a value:
 // copy, download, show all of it, search in it. The server gives the raw text; everything else is made of that.
 
+import { copyText, part } from "./elements.js";
+import { parseJson, Real, toJson } from "./exact_json.js";
+import { isMarkdown, showMarkdown } from "./markdown.js";
+import { COUNT } from "./texts.js";
+
 const SHORT = 5000; // Characters of a long text that are shown at first.
 const FORMS = { markdown: "Markdown", chat: "Chat", table: "Table", tree: "Tree", text: "Text", raw: "Raw" };
 const liked = {}; // what kind of value → the form that was chosen for it last
-
-// A number with a fraction that is zero: `1.0`, which this language would show as `1`.
-class Real extends Number {}
-
-function realOf(number) {
-  return Number.isInteger(number) && Math.abs(number) < 1e15 ? new Real(number) : number;
-}
 
 function isLeaf(value) {
   return value === null || typeof value !== "object" || value instanceof Real;
@@ -18,49 +16,6 @@ function isLeaf(value) {
 
 function isObject(value) {
   return !isLeaf(value) && !Array.isArray(value);
-}
-
-// Texts, and numbers that this language does not keep as they are written: large whole ones, and those ending in `.0`.
-const INEXACT = /"[^"\\]*(?:\\[^][^"\\]*)*"|(?<![\w.+-])-?(?:[1-9]\d{15,}|\d{1,15}\.0)(?![\d.eE])/g;
-// Stands before such a number. It differs each time, so no text can forge it.
-const EXACT = `exact number ${Math.random()} `;
-
-function readExact(text) {
-  return text.endsWith(".0") ? new Real(text) : BigInt(text);
-}
-
-// A value whose numbers are shown as they were written. `isPlain`: those ending in `.0` are numbers like any other.
-function parseJson(text, isPlain = false) {
-  try {
-    const found = JSON.parse(text); // First: of a text that is no JSON nothing is looked for.
-    if (typeof text !== "string" || !(isPlain ? /(?<![\d.])\d{16}/ : /(?<![\d.])\d{16}|\d\.0(?![\d.eE])/).test(text)) return found;
-    const mark = (each) => (each[0] === '"' || (isPlain && each.endsWith(".0")) ? each : `"${EXACT}${each}"`);
-    return JSON.parse(text.replace(INEXACT, mark), (_, each) => (
-      typeof each === "string" && each.startsWith(EXACT) ? readExact(each.slice(EXACT.length)) : each));
-  } catch {
-    return undefined;
-  }
-}
-
-// What the server tells of a run: of the values of shared state the numbers are exact, all others are reckoned with.
-function parseTold(text) {
-  const found = parseJson(text, true);
-  if (!text.includes('"state"') || !/\d\.0(?![\d.eE])/.test(text)) return found;
-  const exact = parseJson(text);
-  const [lines, exactLines] = Array.isArray(found) ? [found, exact] : [[found], [exact]];
-  for (const [at, line] of lines.entries()) if (line.state) line.state = exactLines[at].state;
-  return found;
-}
-
-const MARKED = new RegExp(`"${EXACT}(-?\\d+(?:\\.0)?)"`, "g");
-
-// The JSON of a value that `parseJson` gave; undefined for what has none. `isPlain`: the same for `1.0` and `1`.
-function toJson(value, isPlain = false) {
-  const mark = (_, each) => {
-    if (typeof each === "bigint") return `${EXACT}${each}`;
-    return each instanceof Real && !isPlain ? `${EXACT}${each}.0` : each;
-  };
-  return JSON.stringify(value, mark)?.replace(MARKED, "$1");
 }
 
 function isChat(value) {
@@ -73,12 +28,12 @@ function isTable(value) {
   return columnsOf(value).length <= 12;
 }
 
-function columnsOf(rows) {
+export function columnsOf(rows) {
   return [...new Set(rows.slice(0, 1000).flatMap((row) => Object.keys(row)))];
 }
 
 // The forms that a value can be shown in, the best one first. `kind`: "json", "text" or "source", as the server knows it.
-function formsOf(text, kind) {
+export function formsOf(text, kind) {
   const value = kind === "json" || (kind === "text" && /^\s*[[{]/.test(text)) ? parseJson(text) : undefined;
   if (isLeaf(value)) {
     return { value, forms: kind === "text" && isMarkdown(text) ? ["markdown", "text"] : ["text"] };
@@ -188,21 +143,6 @@ class ValueView {
   }
 }
 
-async function copyText(text) {
-  try {
-    await navigator.clipboard.writeText(text);
-    return true;
-  } catch { // A page from a disk may not use the clipboard in this way.
-    const area = document.createElement("textarea");
-    area.value = text;
-    document.body.append(area);
-    area.select();
-    const isDone = document.execCommand("copy");
-    area.remove();
-    return isDone;
-  }
-}
-
 // --- searching
 
 const MOST_FOUND = 2000;
@@ -241,7 +181,7 @@ function openAll(root) {
 
 // --- the forms
 
-function leafOf(value) {
+export function leafOf(value) {
   const isExact = typeof value === "bigint" || value instanceof Real;
   const name = value === null ? "null" : isExact ? "number" : typeof value;
   const element = document.createElement(typeof value === "string" && value.includes("\n") ? "pre" : "span");
@@ -336,7 +276,7 @@ function showChat(messages) {
   return box;
 }
 
-function dressValues(root) {
+export function dressValues(root) {
   for (const box of root.querySelectorAll(".value:not(.dressed)")) {
     box.classList.add("dressed");
     const view = () => box.view ??= new ValueView(box);

@@ -24,6 +24,7 @@ from visualize.viewer.reading import Reading
 
 __all__ = [
     "LIMIT_OPTIONS",
+    "LONG_VALUE",
     "ActionField",
     "ActionForm",
     "FieldKind",
@@ -50,7 +51,7 @@ LIMIT_OPTIONS: Final[Mapping[str, str]] = {
 """Limit of a run → the option of the command line that chooses it."""
 
 _STOPPED: Final = frozenset({"failed", "cancelled", "paused", "partial"})
-_LONG: Final = 2_000
+LONG_VALUE: Final = 2_000
 """Characters of a value from which on a command line names a file in its place."""
 _INDEX: Final = re.compile(r"(\.round)?\[\d+\]")
 _SHORT: Final = 80
@@ -244,7 +245,7 @@ def write_pair(begin: str, text: str) -> str:
     """`name=text`, where an at sign would stand for a file; of a text that is too long for a line, such a file."""
     if not begin.endswith("="):  # `name=@`: it is a file already.
         return f"{begin}{text}"
-    if len(text) > _LONG:
+    if len(text) > LONG_VALUE:
         return f"{begin}@{begin[:-1]}.txt"
     return f"{begin}{'@' if text.startswith('@') else ''}{text}"
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from html import escape
+from itertools import count
 from json import dumps
 from typing import Any, Final
 
@@ -20,7 +21,19 @@ from visualize.style import LOOKS, cut, kind_of, look_of, spending, standing, ti
 from visualize.svg import curve, width_of
 from visualize.viewer.html import Markup, element, whole
 
-__all__ = ["COMPACT", "detail", "graph_data", "graph_markup", "legend_markup"]
+__all__ = [
+    "BUNDLE",
+    "COMPACT",
+    "FOLDED",
+    "LINE_HEIGHT",
+    "MAX_DETAIL",
+    "MAX_NAME",
+    "UNFOLDED",
+    "detail",
+    "graph_data",
+    "graph_markup",
+    "legend_markup",
+]
 
 COMPACT: Final = 2_000
 """Above this many nodes a box holds its name and its glyph alone, and edges keep their first look."""
@@ -28,12 +41,14 @@ _SPARSE: Final = 150
 """Above this many nodes our script displays what is in sight alone. Boxes come in an `<svg>` that is not displayed, as
 browsers work out the looks of all that is in a `<g>`, displayed or not."""
 
-_BUNDLE: Final = 100
+BUNDLE: Final = 100
 """Edges in one drawing."""
-_LINE: Final = 16
+LINE_HEIGHT: Final = 16
 _NARROW: Final = 276.0
 _WIDE: Final = 330.0
-_NAME: Final = 32
+MAX_NAME: Final = 32
+MAX_DETAIL: Final = 40
+"""Characters of a name, and of the lines below it."""
 _PAD: Final = 40.0
 """Pixels left of the words, where the sign is."""
 _BAR: Final = 8.0
@@ -135,8 +150,8 @@ class _Drawing:
     def _edges(self) -> Iterator[str]:
         if self._compact:  # In bundles, each of which the browser can leave out as it is out of sight.
             paths = [curve(points) for points in self._placed.paths]
-            for begin in range(0, len(paths), _BUNDLE):
-                yield f'<path class="edge declared" d="{" ".join(paths[begin : begin + _BUNDLE])}"/>'
+            for begin in range(0, len(paths), BUNDLE):
+                yield f'<path class="edge declared" d="{" ".join(paths[begin : begin + BUNDLE])}"/>'
             return
         for number, edge in enumerate(self._picture.edges):
             points = self._paths.get((edge.source, edge.target), [])
@@ -145,7 +160,7 @@ class _Drawing:
             place = f'd="{curve(points)}"{_HIDDEN * self._is_sparse}' if points else _HIDDEN.strip()
             yield (f'<path class="{edge_class(edge)}" data-edge="{number}" {place} marker-end="url(#graph-arrow)"/>')
             if edge.labels:
-                words = _write_text(cut(" | ".join(edge.labels), 40))
+                words = _write_text(cut(" | ".join(edge.labels), MAX_DETAIL))
                 where = _HIDDEN.strip()
                 if points:
                     (x1, y1), (x2, y2) = points[-2:]
@@ -165,22 +180,22 @@ class _Drawing:
         )
         title = f"<title>{_write_text(tooltip_of(node))}</title>"
         if self._compact:
-            words = _write_text(f"{look_of(node).glyph} {cut(node.name, _NAME)}".strip())
+            words = _write_text(f"{look_of(node).glyph} {cut(node.name, MAX_NAME)}".strip())
             fold = self._fold(node, box, 13 - box.height / 2 if is_frame else 0.0, is_frame=is_frame)
             base = 17 - box.height / 2 if is_frame else 4
             return f'{opening}{title}<path d="{shape}"/><text class="name" y="{base:g}">{words}</text>{fold}</g>'
         left = -box.width / 2 + slack(node.kind) / 2
-        top = -box.height / 2 + 20 if is_frame else -(_LINE * _count_lines(node) + _bar_of(node)) / 2 + 13
-        lines = [("name", cut(node.name, _NAME) + times(node)), ("kind", kind_of(node))]
+        top = -box.height / 2 + 20 if is_frame else -(LINE_HEIGHT * _count_lines(node) + _bar_of(node)) / 2 + 13
+        lines = [("name", cut(node.name, MAX_NAME) + times(node)), ("kind", kind_of(node))]
         if node.status is not None:
             lines += [("standing", standing(node)), ("detail", detail(node))]
         words = " ".join(  # With blanks, as what is read aloud is made of these words.
-            f'<text class="{class_}" x="{left + _PAD:.1f}" y="{top + _LINE * number:.1f}">{_write_text(text)}</text>'
-            for number, (class_, text) in enumerate(lines)
+            f'<text class="{class_}" x="{left + _PAD:.1f}" y="{y:.1f}">{_write_text(text)}</text>'
+            for y, (class_, text) in zip(count(top, LINE_HEIGHT), lines, strict=False)
         )
         sign = sign_svg(node.kind, left + 9 + SIGN_SIZE / 2, top + 3)
         fold = self._fold(node, box, top - 3, is_frame=is_frame)
-        bar = _draw_progress(node, left + _PAD, top + _LINE * _count_lines(node) - 9, box.width)
+        bar = _draw_progress(node, left + _PAD, top + LINE_HEIGHT * _count_lines(node) - 9, box.width)
         return f'{opening}{title}<path d="{shape}"/>{sign}{words}{bar}{fold}</g>'
 
     def _fold(self, node: PictureNode, box: Box, y: float, *, is_frame: bool) -> str:
@@ -188,12 +203,12 @@ class _Drawing:
         if not self._is_live or node.id not in self._containers:
             return ""
         place = f"translate({box.width / 2 - 16:.1f} {y:.1f})"
-        return f'<path class="fold" transform="{place}" d="{_UNFOLDED if is_frame else _FOLDED}"/>'
+        return f'<path class="fold" transform="{place}" d="{UNFOLDED if is_frame else FOLDED}"/>'
 
 
 _LIVE: Final = ' role="button" tabindex="-1"'
-_UNFOLDED: Final = "M-9-9H9V9H-9ZM-5 0H5"
-_FOLDED: Final = f"{_UNFOLDED}M0-5V5"
+UNFOLDED: Final = "M-9-9H9V9H-9ZM-5 0H5"
+FOLDED: Final = f"{UNFOLDED}M0-5V5"
 _HIDDEN: Final = ' display="none"'
 
 
@@ -227,9 +242,9 @@ def edge_class(edge: PictureEdge) -> str:
 def detail(node: PictureNode) -> str:
     """The last line: what went wrong, else where it led and what it cost."""
     if node.error:
-        return cut(node.error, _NAME)
+        return cut(node.error, MAX_NAME)
     said = [f"→ {node.route}"] if node.route else []
-    return cut(" · ".join([*said, spending(node)] if node.calls else said), 40)
+    return cut(" · ".join([*said, spending(node)] if node.calls else said), MAX_DETAIL)
 
 
 def _count_lines(node: PictureNode) -> int:
@@ -238,12 +253,12 @@ def _count_lines(node: PictureNode) -> int:
 
 def _measure_node(node: PictureNode, compact: bool) -> tuple[float, float]:
     """Of a node's own words, which change while the run goes on: as much as they may need."""
-    name = width_of(cut(node.name, _NAME)) * 1.1 + (70 if node.kind in ("map", "loop") else 26) + slack(node.kind)
+    name = width_of(cut(node.name, MAX_NAME)) * 1.1 + (70 if node.kind in ("map", "loop") else 26) + slack(node.kind)
     if compact:
         return min(_WIDE, max(70.0, name + 10)), 26.0
     words = max(name, width_of(kind_of(node)) + 16) + _PAD
     least = 150.0 if node.status is None else _NARROW + slack(node.kind)
-    return min(_WIDE, max(least, words)), _LINE * _count_lines(node) + 18.0 + _bar_of(node)
+    return min(_WIDE, max(least, words)), LINE_HEIGHT * _count_lines(node) + 18.0 + _bar_of(node)
 
 
 # --- What the signs mean

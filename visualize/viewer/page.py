@@ -8,71 +8,35 @@ from __future__ import annotations
 import base64
 import hashlib
 from functools import cache
-from importlib.resources import files
 from typing import Final
 from urllib.parse import quote
 
-from visualize.icons import HEATS, SIGNS
-from visualize.style import LOOKS, PLAIN, Look
+from visualize.icons import HEATS, SIGNS, TAB_SHAPES
+from visualize.style import DASHES, LOOKS, PLAIN, Look
 from visualize.viewer.html import Child, Markup, element, flows_url, join, runs_url, static_url, whole
 from visualize.viewer.parts import badge_text
+from visualize.viewer.scripts import read_static, script
 
 __all__ = [
     "ASSETS",
     "CSP",
-    "SCRIPTS",
     "asset",
     "bare_page",
     "file_page",
     "page",
-    "script",
     "style_sheet",
 ]
 
 # --- Script and style sheet
 
-SCRIPTS: Final = (
-    "bundle.js",
-    "panzoom.js",
-    "layout.js",
-    "fold.js",
-    "arrange.js",
-    "graph.js",
-    "foldgraph.js",
-    "minimap.js",
-    "motion.js",
-    "times.js",
-    "rows.js",
-    "markdown.js",
-    "values.js",
-    "approval.js",
-    "actions.js",
-    "panel.js",
-    "palette.js",
-    "walk.js",
-    "live.js",
-    "run.js",
-    "selection.js",
-    "headline.js",
-    "lists.js",
-)
-"""In the order in which they are run."""
 STYLES: Final = ("viewer.css", "graph.css")
 ASSETS: Final = {"viewer.js": "text/javascript; charset=utf-8", "viewer.css": "text/css; charset=utf-8"}
 """Name behind `/static/` → its media type."""
-
-_DASHES: Final = {"solid": "none", "dashed": "6 4", "dotted": "2 3"}
 
 
 def asset(name: str) -> tuple[bytes, str]:
     """The file behind `/static/` and its media type; `KeyError` where there is none."""
     return {"viewer.js": script, "viewer.css": style_sheet}[name]().encode(), ASSETS[name]
-
-
-@cache
-def script() -> str:
-    """All of our script: its files in one scope of their own."""
-    return "\n".join(["(() => {", '"use strict";', *map(_read_asset, SCRIPTS), "})();", ""])
 
 
 @cache
@@ -88,7 +52,7 @@ def style_sheet() -> str:
         f".heat-{level} > path:first-of-type {{ fill: {fill} !important; }}" for level, (_, fill) in enumerate(HEATS)
     ]
     signs = [f".k-{name or 'other'} .accent {{ fill: {sign.accent}; }}" for name, sign in SIGNS.items()]
-    ours = [_read_asset(name) for name in STYLES]
+    ours = [read_static(name) for name in STYLES]
     return "\n".join([*ours, *signs, *day, "@media screen and (prefers-color-scheme: dark) {", *night, "}", ""])
 
 
@@ -98,17 +62,13 @@ def inline_source(text: str) -> str:
 
 
 def _write_rules(status: str, look: Look, border: str, fill: str) -> str:
-    stroke = f"stroke: {border}; stroke-width: {look.width}; stroke-dasharray: {_DASHES[look.dash]}; fill: {fill}"
+    stroke = f"stroke: {border}; stroke-width: {look.width}; stroke-dasharray: {DASHES[look.dash]}; fill: {fill}"
     return (
         f".node.s-{status} > path {{ {stroke}; }}\n"
         f".badge.s-{status}, .bar.s-{status} {{ border: {max(1.0, look.width / 1.5):.1f}px {look.dash} {border}; "
         f"background-color: {fill}; }}\n"
         f".glyph.s-{status} {{ color: {border}; }}"
     )
-
-
-def _read_asset(name: str) -> str:
-    return files("visualize").joinpath("static", name).read_text(encoding="utf-8")
 
 
 CSP: Final = (
@@ -119,20 +79,13 @@ CSP: Final = (
 
 _NO_ICON: Final = "data:,"
 """Browsers would ask for one otherwise."""
-_SHAPES: Final = {
-    "running": "<path d='M5 3l9 5-9 5z'/>",
-    "succeeded": "<path d='M3 9l4 4 7-10' fill='none' stroke-width='3'/>",
-    "failed": "<path d='M3 3l10 10M13 3L3 13' fill='none' stroke-width='3'/>",
-    "waiting": "<circle cx='8' cy='8' r='6' fill='none' stroke-width='3'/><circle cx='8' cy='8' r='2'/>",
-}
-"""Told apart by their shapes too, for those who see no colours."""
 
 
 def _draw_icon(status: str) -> str:
     """The icon of a tab, which says how the run stands; a plain dot where there is no run."""
     look = LOOKS.get(status)
     colour = "#7a8a94" if look is None else look.border
-    shape = _SHAPES.get(status, "<circle cx='8' cy='8' r='5'/>")
+    shape = TAB_SHAPES.get(status, TAB_SHAPES[""])
     group = f"<g fill='{colour}' stroke='{colour}'>{shape}</g>"
     drawn = f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'>{group}</svg>"
     return f"data:image/svg+xml,{quote(drawn)}"

@@ -13,7 +13,7 @@ from flowengine.core.records import ModelCall, ToolCall, cost_text, seconds_text
 from flowengine.errors import JournalError
 from visualize.plain import format_value
 from visualize.progress import UsageTotals
-from visualize.style import LOOKS
+from visualize.style import GLYPHS, LOOKS
 from visualize.viewer.html import Child, Markup, element, file_url, join
 from visualize.word_diff import Piece, diff_words, shorten_pieces
 
@@ -69,8 +69,6 @@ def _mark_piece(piece: Piece) -> Child:
 
 _MAX_TEXT: Final = 100_000
 """Characters of one value that a page shows."""
-_GLYPHS: Final = {"paused": "‖", "partial": "◐"}
-"""Of statuses that only runs have."""
 
 
 def badge(status: str) -> Markup:
@@ -86,8 +84,7 @@ def badge_text(status: str) -> str:
     >>> badge_text("failed"), badge_text("paused")
     ('✗ failed', '‖ paused')
     """
-    look = LOOKS.get(status)
-    return f"{_GLYPHS.get(status, '·') if look is None else look.glyph} {status}"
+    return f"{GLYPHS.get(status, '·')} {status}"
 
 
 def clock(at: float | None) -> Markup:

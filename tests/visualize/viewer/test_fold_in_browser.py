@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from importlib.resources import files
 from typing import Any
 
 import pytest
@@ -37,6 +36,7 @@ from visualize.viewer.feed import feed
 from visualize.viewer.graph import detail
 from visualize.viewer.reading import Reading
 from visualize.viewer.run import head_of
+from visualize.viewer.scripts import join_modules
 
 READ = """([head, lines]) => {
   const run = foldTo(head, lines, lines.length);
@@ -66,8 +66,7 @@ READ = """([head, lines]) => {
 def script(browser: Browser) -> Generator[Tab]:
     """An empty page that has our functions, outside the scope that they are in otherwise."""
     with browser.tab() as tab:
-        for name in ("fold.js", "graph.js", "rows.js", "values.js"):
-            tab.add_script_tag(content=files("visualize").joinpath("static", name).read_text("utf-8"))
+        tab.add_script_tag(content=join_modules(["edges.js", "node_words.js", "row_items.js"]))
         yield tab
         assert tab.trouble == []
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from visualize.picture import picture_of_run
 from visualize.viewer.graph import graph_data
 from visualize.viewer.reading import Reading
 from visualize.viewer.run import export_page, head_of, run_page
+from visualize.viewer.scripts import join_modules
 
 PANEL = "document.querySelector('#panel h2 .path')?.textContent === '{}'"
 SHOWN = "[...document.querySelectorAll('#graph .node:not([display])')].map((each) => head.drawn[each.dataset.node])"
@@ -194,7 +194,7 @@ def test_both_layouts_place_the_same(browser: Browser):
       head.drawn.map((path, number) => ({ parent: head.parents[number], size: head.sizes[number] })), head.edges,
     ).boxes.map((box) => [box.x, box.y, box.width, box.height])"""
     with browser.tab() as tab:
-        tab.add_script_tag(content=files("visualize").joinpath("static", "arrange.js").read_text("utf-8"))
+        tab.add_script_tag(content=join_modules(["arrange.js"]))
         for events in (research_run(), layered_run(120), mapped_run(40)):
             picture = picture_of_run(events)
             head = {**head_of(Reading(events)), **graph_data(picture, picture)}

@@ -1,10 +1,10 @@
 // Sizes within their bounds, and what a browser has kept, whatever that is.
 
-const test = require("node:test");
-const assert = require("node:assert");
-const { load } = require("./load.cjs");
+import assert from "node:assert";
+import test from "node:test";
 
-const { fitSize, readKept } = load(["layout.js"], ["fitSize", "readKept"]);
+import { fitSize, readKept } from "../../../visualize/static/layout.js";
+
 const kept = (text) => ({ ...readKept(text) });
 
 test("a part is never smaller than it is of use, nor larger than its share", () => {

@@ -1,12 +1,11 @@
 // Bars until a moment, and a scale that leaves out what took long without anything running.
 
-const test = require("node:test");
-const assert = require("node:assert");
-const { load } = require("./load.cjs");
+import assert from "node:assert";
+import test from "node:test";
 
-const { Times, Clock, partsOf, partsText, stepOf, dollars, secondsText, cutName } = load(
-  ["fold.js", "graph.js", "times.js"], ["Times", "Clock", "partsOf", "partsText", "stepOf", "dollars", "secondsText", "cutName"],
-);
+import { cutName, dollars, secondsText } from "../../../visualize/static/texts.js";
+import { Clock, partsOf, partsText, stepOf, Times } from "../../../visualize/static/times.js";
+
 const DAY = 86400;
 const plain = {
   begun: 1000, end: 1000 + DAY + 6, parts: {}, breaks: [[4, 4, DAY + 4, "asked"]],

@@ -1,10 +1,9 @@
 // How long is left to answer, in words.
 
-const test = require("node:test");
-const assert = require("node:assert");
-const { load } = require("./load.cjs");
+import assert from "node:assert";
+import test from "node:test";
 
-const { leftText } = load(["approval.js"], ["leftText"]);
+import { leftText } from "../../../visualize/static/approval.js";
 
 test("the two largest units are told, and an end that is past", () => {
   assert.strictEqual(leftText(90061), "1 d 1 h left");

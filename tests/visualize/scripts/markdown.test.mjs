@@ -1,10 +1,10 @@
 // What the viewer makes of a model's Markdown: a tree of what it knows, and text of everything else.
 
-const test = require("node:test");
-const assert = require("node:assert");
-const { load } = require("./load.cjs");
+import assert from "node:assert";
+import test from "node:test";
 
-const { readMarkdown, readInline, isMarkdown } = load(["markdown.js"], ["readMarkdown", "readInline", "isMarkdown"]);
+import { isMarkdown, readInline, readMarkdown } from "../../../visualize/static/markdown.js";
+
 const plain = (value) => JSON.parse(JSON.stringify(value));
 
 test("headings, lists in lists, fences and tables are told apart", () => {

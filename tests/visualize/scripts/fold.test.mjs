@@ -1,13 +1,14 @@
 // A run as it is folded, where its words are also names that every object of the language has.
 
-const test = require("node:test");
-const assert = require("node:assert");
-const { load } = require("./load.cjs");
+import assert from "node:assert";
+import test from "node:test";
 
-const { Run, saidOf, stateOf, stateRows, timeLeft, parseJson, parseTold } = load(
-  ["fold.js", "graph.js", "live.js", "rows.js", "values.js"],
-  ["Run", "saidOf", "stateOf", "stateRows", "timeLeft", "parseJson", "parseTold"],
-);
+import { parseJson, parseTold } from "../../../visualize/static/exact_json.js";
+import { Run } from "../../../visualize/static/fold.js";
+import { timeLeft } from "../../../visualize/static/live.js";
+import { saidOf } from "../../../visualize/static/node_words.js";
+import { stateRows } from "../../../visualize/static/row_items.js";
+import { stateOf } from "../../../visualize/static/shared_state.js";
 
 test("a node or a key of any name is like any other", () => {
   const graph = { nodes: [["constructor", "agent"], ["b", "agent"]], edges: [], models: { b: "openai/x" } };

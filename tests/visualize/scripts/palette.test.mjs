@@ -1,14 +1,16 @@
 // What a few letters find, where boxes go, and how long a run may still take.
 
-const test = require("node:test");
-const assert = require("node:assert");
-const { load } = require("./load.cjs");
+import assert from "node:assert";
+import test from "node:test";
+
+import { arrangeBoxes, curveOf } from "../../../visualize/static/arrange.js";
+import { Folding } from "../../../visualize/static/foldgraph.js";
+import { timeLeft } from "../../../visualize/static/live.js";
+import { bestOf } from "../../../visualize/static/palette.js";
 
 const names = (entries) => [...entries].map((each) => each.name);
 
 test("words are found anywhere, beginnings first, and letters may be left out", () => {
-  const document = { addEventListener() {}, querySelector: () => null };
-  const { bestOf } = load(["palette.js"], ["bestOf"], { document });
   const entries = ["Resume the run", "Compare with the run before", "draft", "polish.judge"].map((name) => ({ name }));
   assert.deepStrictEqual(names(bestOf(entries, "")), names(entries));
   assert.deepStrictEqual(names(bestOf(entries, "run")), ["Resume the run", "Compare with the run before"]);
@@ -19,7 +21,6 @@ test("words are found anywhere, beginnings first, and letters may be left out", 
 });
 
 test("a graph is placed row by row, and a body inside of its container", () => {
-  const { arrangeBoxes, curveOf } = load(["arrange.js"], ["arrangeBoxes", "curveOf"]);
   const nodes = [{ parent: null, size: [80, 30] }, { parent: null, size: [80, 30] }, { parent: 1, size: [60, 20] }];
   const { boxes, paths, open } = arrangeBoxes(nodes, [[0, 1]]);
   assert.ok(boxes[0].y < boxes[1].y);
@@ -32,7 +33,6 @@ test("a graph is placed row by row, and a body inside of its container", () => {
 });
 
 test("a run takes as long as its longest way that is left", () => {
-  const { timeLeft } = load(["fold.js", "live.js"], ["timeLeft"]);
   const row = (status, started = null) => ({ status, started });
   const run = {
     top: { sites: new Map([["a"], ["b"], ["c"], ["d"]].map(([id]) => [id, { id }])), edges: [["a", "b", []], ["a", "c", []], ["b", "d", []], ["c", "d", []]] },
@@ -44,7 +44,6 @@ test("a run takes as long as its longest way that is left", () => {
 });
 
 test("of a large graph so much is unfolded as can be shown; what was unfolded first gives way", () => {
-  const { Folding } = load(["fold.js", "graph.js", "arrange.js", "foldgraph.js"], ["Folding"]);
   const folding = Object.create(Folding.prototype);
   const parents = [null, null, null, ...Array.from({ length: 2700 }, (_, at) => at % 3)];
   const isContainer = parents.map((_, at) => at < 3);

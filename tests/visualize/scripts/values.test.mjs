@@ -1,13 +1,12 @@
 // Which forms a value can be shown in, the best one first.
 
-const test = require("node:test");
-const assert = require("node:assert");
-const { load } = require("./load.cjs");
+import assert from "node:assert";
+import test from "node:test";
 
-const document = { createElement: () => ({}) };
-const { formsOf, columnsOf, leafOf, parseTold, toJson } = load(
-  ["markdown.js", "values.js"], ["formsOf", "columnsOf", "leafOf", "parseTold", "toJson"], { document },
-);
+import { parseTold, toJson } from "../../../visualize/static/exact_json.js";
+import { columnsOf, formsOf, leafOf } from "../../../visualize/static/values.js";
+
+globalThis.document = { createElement: () => ({}) };
 const forms = (text, kind = "json") => [...formsOf(text, kind).forms];
 
 test("a list of like objects is a table, messages are a chat, anything else of JSON a tree", () => {

@@ -1,14 +1,14 @@
 // Keys of a list: they are the page's, as long as nothing else is to be pressed.
 
-const test = require("node:test");
-const assert = require("node:assert");
-const { load } = require("./load.cjs");
+import assert from "node:assert";
+import test from "node:test";
+
+import { LiveList, pressInList } from "../../../visualize/static/lists.js";
 
 function press(key, around) {
   const done = [];
   const chosen = { click: () => done.push("opened") };
-  const document = { querySelector: (words) => (words.includes("tr.chosen a") ? chosen : null), querySelectorAll: () => [] };
-  const { pressInList } = load(["lists.js"], ["pressInList"], { document });
+  globalThis.document = { querySelector: (words) => (words.includes("tr.chosen a") ? chosen : null), querySelectorAll: () => [] };
   const target = { closest: (words) => (words.split(", ").includes(around) ? target : null) };
   pressInList({ key, target, preventDefault: () => done.push("taken") });
   return done;
@@ -21,28 +21,28 @@ test("Enter opens the chosen row, unless a button, a link or a dialog has the fo
   assert.deepStrictEqual(press("j", "dialog"), []);
 });
 
-test("a list whose server is away says so, and goes on when it is back", async () => {
+test("a list whose server is away says so, and goes on when it is back", async (t) => {
   const answers = [null, { ok: false, status: 503, text: async () => "" }, null, { ok: true, status: 200, text: async () => "new" }];
   const shown = [];
   const banners = [];
   const list = {
-    dataset: { list: "live" }, contains: () => false, before: (each) => banners.push(each), querySelectorAll: () => [],
+    contains: () => false, before: (each) => banners.push(each), querySelectorAll: () => [],
     replaceChildren: (...rows) => shown.push(...rows),
   };
-  class DOMParser {
+  globalThis.DOMParser = class {
     parseFromString(text) {
       const fresh = text && { innerHTML: text, childNodes: [text] };
       return { querySelector: () => fresh, getElementById: () => null };
     }
-  }
-  const later = [];
-  const document = {
-    addEventListener() {}, activeElement: null, createElement: () => ({ setAttribute() {}, hidden: false }),
-    querySelector: (words) => (words === "[data-list]" ? list : null), querySelectorAll: () => [],
   };
-  const fetch = async () => answers.shift() ?? Promise.reject(new Error("refused"));
-  const page = { document, DOMParser, fetch, AbortSignal, location: { href: "/" }, setTimeout: (act) => later.push(act), selectionBar: null };
-  load(["lists.js"], [], page);
+  globalThis.document = {
+    activeElement: null, createElement: () => ({ setAttribute() {}, hidden: false }), querySelector: () => null, querySelectorAll: () => [],
+  };
+  globalThis.location = { href: "/" };
+  t.mock.method(globalThis, "fetch", async () => answers.shift() ?? Promise.reject(new Error("refused")));
+  const later = [];
+  t.mock.method(globalThis, "setTimeout", (act) => later.push(act));
+  new LiveList(list, null).keepRenewing();
   const states = [];
   while (answers.length) {
     later.shift()();

@@ -1,12 +1,10 @@
 // The command line of a form, as it is filled in: the same as the server words it (`visualize.viewer.actions`).
 
-const test = require("node:test");
-const assert = require("node:assert");
-const { load } = require("./load.cjs");
+import assert from "node:assert";
+import test from "node:test";
 
-const { composeCommand, quoteWord } = load(["actions.js"], ["composeCommand", "quoteWord"], {
-  document: { addEventListener() {}, querySelectorAll: () => [] }, window: { addEventListener() {} },
-});
+import { composeCommand, quoteWord } from "../../../visualize/static/actions.js";
+
 const text = (option, value, more = {}) => ({ option, value, kind: "text", ...more });
 const compose = (...fields) => composeCommand(["flowengine", "run", "a b.yaml"], fields, ["--store", "x.db"]);
 
