@@ -21,6 +21,7 @@ from unicodedata import east_asian_width
 
 import anyio
 
+from flowengine.cli.debugging import is_debugging, watch_loop_if_debugging
 from flowengine.cli.terminal import complain
 from flowengine.core.user_code import is_interrupt
 from flowengine.errors import (
@@ -83,7 +84,7 @@ def report(error: BaseException, *, has_run: bool = False) -> int:
         complain(_format_lines(error))
     else:
         complain(_format_bug(error))
-    if os.environ.get("FLOWENGINE_DEBUG", "") not in ("", "0"):
+    if is_debugging():
         complain("".join(traceback.format_exception(error)).rstrip())
     return exit_code(error, has_run=has_run)
 
@@ -158,7 +159,7 @@ def run_until_interrupted(job: Callable[[], Awaitable[T]]) -> T | None:
 
     async def main() -> T | None:
         nonlocal failure
-        with anyio.CancelScope() as scope, stopping.cancels(scope):
+        with watch_loop_if_debugging(), anyio.CancelScope() as scope, stopping.cancels(scope):
             try:
                 return await job()
             except KeyboardInterrupt:  # by code of a node: the signals themselves are heard here

@@ -19,6 +19,7 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from contextvars import copy_context
 from importlib import import_module
 from io import StringIO, TextIOWrapper
 from typing import Any, BinaryIO, Final, cast
@@ -130,7 +131,7 @@ def cli() -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line and give its exit code; None: that of this process."""
     if argv is not None:
-        return _run(argv)
+        return copy_context().run(_run, argv)  # What an option says is of this command alone.
     atexit.register(_ignore_signals)
     _open_streams()
     code = _run(sys.argv[1:])

@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple, TypeVar, cast
 import click
 from pydantic_core import PydanticCustomError
 
+from flowengine.cli.debugging import debug_option
 from flowengine.cli.terminal import complain
 from flowengine.core.context import EMPTY
 from flowengine.core.json_values import parse_json
@@ -316,6 +317,7 @@ _RUN_OPTIONS: Final = (
     click.option("--timeout", callback=duration, metavar="TIME", help="Time limit of the run: 30s, 10m, 2h."),
     *_SPENDING_OPTIONS,
     click.option("-q", "--quiet", is_flag=True, help="Print only errors on stderr."),
+    debug_option,
     click.option(
         "--durability",
         type=click.Choice(DURABILITIES),

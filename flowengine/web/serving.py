@@ -10,7 +10,7 @@ import socket
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Generator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from http import HTTPStatus
 from types import FrameType
@@ -190,14 +190,15 @@ def serve(
     ready: Callable[[], None],
     limits: ConnectionLimits = _LIMITS,
     end: Callable[[], Awaitable[None]] | None = None,
+    watch: Callable[[], AbstractContextManager[object]] = nullcontext,
 ) -> None:
     """Until Ctrl-C or SIGTERM, a second one ends the process at once; `ready` is called once requests are answered.
 
-    `end`: ends what the app has on its way, while requests are still answered; None: as the viewer does it. An app
-    that does not start is a `FlowEngineError`, which says why.
+    `end`: ends what the app has on its way, while requests are still answered; None: as the viewer does it. `watch`:
+    entered in the event loop, for as long as it runs. An app that does not start is a `FlowEngineError`, with why.
     """
     watched = _WatchedStart(app)
-    server = _Server(make_config(watched, limits), ready, end or partial(stop, app))
+    server = _Server(make_config(watched, limits), ready, end or partial(stop, app), watch)
     try:
         server.run(sockets=[listening])
     except SystemExit:  # As newer ones of the library answer it.
@@ -229,11 +230,22 @@ class _WatchedStart:
 class _Server(uvicorn.Server):
     """Tells the app first that it ends: uvicorn waits for its streams, which never end by themselves."""
 
-    def __init__(self, config: uvicorn.Config, ready: Callable[[], None], end: Callable[[], Awaitable[None]]) -> None:
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        ready: Callable[[], None],
+        end: Callable[[], Awaitable[None]],
+        watch: Callable[[], AbstractContextManager[object]],
+    ) -> None:
         super().__init__(config)
         self._ready = ready
         self._end = end
+        self._watch = watch
         self.has_been_ready = False
+
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        with self._watch():
+            await super().serve(sockets)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)

@@ -9,11 +9,13 @@ import socket
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 
 from flowengine.cli.commands.worker import LogFormat, worker_log
+from flowengine.cli.debugging import debug_option, watch_loop_if_debugging
 from flowengine.cli.ending import exit_code
 from flowengine.cli.options import (
     DURABILITIES,
@@ -107,6 +109,7 @@ def _read_names(ctx: click.Context, param: click.Parameter, values: Sequence[str
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True,
               help="Lines on stderr: as text, or an object of JSON each.")  # fmt: skip
 @click.option("-q", "--quiet", is_flag=True, help="Print only errors on stderr.")
+@debug_option
 @add_telemetry_options
 @store_option
 @click.option("--durability", type=click.Choice(DURABILITIES), default="full", show_default=True,
@@ -191,7 +194,8 @@ def _serve(
                 _announce_budgets(kept, service.flows, project, say)
 
         with listening, results.alone():
-            serve(app, listening, announce, ConnectionLimits(request_timeout, _WITHOUT_HEAD), service.drain)
+            limits = ConnectionLimits(request_timeout, _WITHOUT_HEAD)
+            serve(app, listening, announce, limits, service.drain, watch=partial(watch_loop_if_debugging, say))
     if not quiet:
         say("stopped")
     return 0

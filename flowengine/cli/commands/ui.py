@@ -7,9 +7,11 @@ import socket
 import sys
 import threading
 import webbrowser
+from functools import partial
 
 import click
 
+from flowengine.cli.debugging import debug_option, watch_loop_if_debugging
 from flowengine.cli.environment import find_user
 from flowengine.cli.options import (
     DURABILITIES,
@@ -42,6 +44,7 @@ __all__ = ["command"]
               metavar="SECONDS", help="How long the head of a request may take to arrive, and its body.")  # fmt: skip
 @click.option("--read-only", is_flag=True, help="Refuse to start, answer or change anything.")
 @click.option("--no-open", is_flag=True, help="Do not open a browser.")
+@debug_option
 @store_option
 @click.option(
     "--durability", type=click.Choice(DURABILITIES), default="full", show_default=True,
@@ -101,7 +104,8 @@ def command(
         add_playground(app)
         add_case_page(app)
         limits = ConnectionLimits(seconds=request_timeout)
-        serve(app, listening, lambda: _announce(results, address, format_store(store), is_here, no_open), limits)
+        announce = partial(_announce, results, address, format_store(store), is_here, no_open)
+        serve(app, listening, announce, limits, watch=watch_loop_if_debugging)
     complain("stopped")
     return 0
 

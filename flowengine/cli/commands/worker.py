@@ -9,7 +9,6 @@ import sys
 from collections.abc import Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -17,6 +16,7 @@ import anyio
 import anyio.to_thread
 import click
 
+from flowengine.cli.debugging import debug_option, watch_loop_if_debugging
 from flowengine.cli.ending import exit_code
 from flowengine.cli.options import (
     TelemetryOptions,
@@ -40,7 +40,10 @@ __all__ = ["log_notice", "worker_log"]
 LogFormat = Literal["text", "json"]
 
 _LOGGER: Final = logging.getLogger("flowengine.worker")
-_LEVELS: Final = {**dict.fromkeys(("left", "queue_lost", "look_failed"), logging.WARNING), "error": logging.ERROR}
+_LEVELS: Final = {
+    **dict.fromkeys(("left", "queue_lost", "look_failed", "loop_held"), logging.WARNING),
+    "error": logging.ERROR,
+}
 """Events that may need somebody, and the one that ends the worker."""
 
 
@@ -122,6 +125,7 @@ def _format_time(record: logging.LogRecord) -> str:
 )  # fmt: skip
 @click.option("--any-folder", is_flag=True, help="Start in / or a home folder too: flows may read what is below.")
 @click.option("-q", "--quiet", is_flag=True, help="Print only errors on stderr.")
+@debug_option
 @add_telemetry_options
 @store_option
 def command(log_format: LogFormat, quiet: bool, **options: Any) -> int:
@@ -183,7 +187,12 @@ def _work(
             await anyio.to_thread.run_sync(book_run, budgets, events)
 
         settings |= {"pace": Pace(grace=grace), "environ": load_environment(), "stopped": book}
-        anyio.run(partial(work, place, tell=log_notice, wait=not until_idle, **settings))
+
+        async def work_watched() -> None:
+            with watch_loop_if_debugging(lambda text: log_notice(WorkerNotice(text, "loop_held"))):
+                await work(place, tell=log_notice, wait=not until_idle, **settings)
+
+        anyio.run(work_watched)
     return 0
 
 
