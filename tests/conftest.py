@@ -16,6 +16,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.support.require import require_package
+
 # Compiled modules are kept, whatever the environment says: each of hundreds of processes that tests start would compile
 # the package and its libraries anew, which is half of the time that some commands take.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -51,6 +53,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             test._hypothesis_internal_use_settings = settings(
                 given, max_examples=times * given.max_examples, derandomize=False, deadline=None, print_blob=True
             )
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    for mark in item.iter_markers("needs"):
+        require_package(*mark.args)
 
 
 @pytest.fixture(params=["asyncio", "trio"])

@@ -53,7 +53,7 @@ from flowengine.flowfile.loader import check_text
 from flowengine.journal.memory import MemoryStore
 from flowengine.memory import ChannelMemory
 from flowengine.nodes.node import FlowNode, NodeSettings
-from tests.support.require import require
+from tests.support.require import require, require_package
 
 ONE = FunctionNode(lambda context: 1)
 FLOW = Flow("one", {"one": ONE})
@@ -290,6 +290,7 @@ FlowBuilder("f").agent("a", promt="x")
 @pytest.mark.long
 def test_a_strict_checker_sees_them(tmp_path: Path):
     require("node", "apt-get install nodejs")  # Pyright is a program for it, and would load it down.
+    require_package("pyright", "checks")
     file = tmp_path / "typos.py"
     file.write_text(TYPOS)
     told = subprocess.run([sys.executable, "-m", "pyright", str(file)], capture_output=True, text=True, check=False)

@@ -14,6 +14,8 @@ from tests.cli.conftest import Command
 from tests.experiments.test_eval_run import EVAL, FLOW, project
 from tests.support.model_server import ModelServer
 
+pytestmark = pytest.mark.needs("scipy", "eval")
+
 
 def git(folder: Path, *words: str) -> None:
     who = ["-c", "user.name=a", "-c", "user.email=a@example.com", "-c", "init.defaultBranch=main"]

@@ -24,7 +24,7 @@ from tests.docs.test_howtos import PAGES as RUN_AS_THEY_STAND
 from tests.docs.test_serving_pages import check_words
 from tests.support.browser import Browser, browser
 from tests.support.doc_blocks import DOCS
-from tests.support.require import require
+from tests.support.require import require, require_package
 
 __all__ = ["browser"]
 
@@ -146,6 +146,7 @@ def test_the_javascript_of_pages_parses(tmp_path: Path):
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Built by its one command, where no other machine can be reached."""
+    require_package("mkdocs", "docs")
     folder = tmp_path_factory.mktemp("site")
     nowhere = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), "http://127.0.0.1:9")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]

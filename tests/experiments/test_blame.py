@@ -49,6 +49,7 @@ def project(folder: Path, count: int) -> Blame:
     return Blame(file=file, store=MemoryStore(), good=folder / "good" / "chain.yaml", bad=folder / "bad" / "chain.yaml")
 
 
+@pytest.mark.needs("scipy", "eval")
 async def test_the_edit_that_spoils_the_answer_is_found_singly(tmp_path: Path) -> None:
     report: BlameReport = await project(tmp_path, 5).run()
     assert (report.good, report.bad) == (1.0, 0.0)
@@ -58,6 +59,7 @@ async def test_the_edit_that_spoils_the_answer_is_found_singly(tmp_path: Path) -
     assert calls < 12 * 5 * 6  # Two versions and four probes would be so many, if each were run anew.
 
 
+@pytest.mark.needs("scipy", "eval")
 async def test_a_node_and_its_reader_are_taken_back_together_and_the_project_file_is_tried(tmp_path: Path) -> None:
     asked = project(tmp_path, 3)
     good = flow(3, bad=False)
@@ -145,6 +147,7 @@ def code_project(folder: Path, **edits: str) -> Blame:
     return Blame(file=file, store=MemoryStore(), good=folder / "good" / "calls.yaml", bad=folder / "bad" / "calls.yaml")
 
 
+@pytest.mark.needs("scipy", "eval")
 async def test_functions_constants_and_texts_are_tried_singly(tmp_path: Path) -> None:
     steps = CODE.replace('"."', '"!"').replace("text.strip()", "text.strip().strip()  # Twice.")
     report = await code_project(
@@ -157,6 +160,7 @@ async def test_functions_constants_and_texts_are_tried_singly(tmp_path: Path) ->
     assert report.blamed == ["code steps.py:SUFFIX"]
 
 
+@pytest.mark.needs("scipy", "eval")
 async def test_code_that_code_imports_is_tried_too_beside_the_definition(tmp_path: Path) -> None:
     calls = CALLS.replace("{{ inputs.text }}", "{{ inputs.text }} ", 1)
     report = await code_project(tmp_path, words='LOUD = "!"\n', calls=calls).run()
@@ -164,6 +168,7 @@ async def test_code_that_code_imports_is_tried_too_beside_the_definition(tmp_pat
     assert report.blamed == ["code words.py:LOUD"]
 
 
+@pytest.mark.needs("scipy", "eval")
 async def test_a_file_with_other_imports_is_one_part(tmp_path: Path) -> None:
     report = await code_project(tmp_path, steps="import os\n" + CODE.replace('"."', '"!"')).run()
     assert report.blamed == ["code steps.py"]

@@ -15,6 +15,8 @@ from flowengine.journal.memory import MemoryStore
 from flowengine.web.app import make_app
 from tests.experiments.test_eval_run import project, score
 
+pytestmark = pytest.mark.needs("scipy", "eval")
+
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_evals_are_shown_to_who_has_the_token(tmp_path: Path, anyio_backend: str) -> None:

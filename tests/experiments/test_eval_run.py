@@ -90,6 +90,7 @@ def values(made: EvalSet, scorer: str) -> list[float | None]:
     return [each.scores[scorer].value for each in made.rows]
 
 
+@pytest.mark.needs("scipy", "eval")
 async def test_claims_and_functions_score_and_say_why(tmp_path: Path) -> None:
     made = await score(project(tmp_path), MemoryStore())
     assert values(made, "equal") == [1.0, 0.0, 0.0]
@@ -154,6 +155,7 @@ async def test_a_column_that_no_row_has_is_told_before_anything_runs(tmp_path: P
     assert not store.list()
 
 
+@pytest.mark.needs("scipy", "eval")
 async def test_samples_ask_anew_and_count_as_one_row(tmp_path: Path) -> None:
     text = EVAL.replace("slices", "samples: 3\nslices")
     store = MemoryStore()
@@ -215,6 +217,7 @@ async def test_a_limit_stops_the_whole_eval(tmp_path: Path) -> None:
     assert values(rest, "kind")[:2] != [None, None]
 
 
+@pytest.mark.needs("scipy", "eval")
 async def test_two_sets_are_compared_row_by_row(tmp_path: Path) -> None:
     store, path = MemoryStore(), project(tmp_path)
     first = await score(path, store)

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pytest
+
 from flowengine.experiments.eval_report import EvalReport, make_report
 from flowengine.experiments.eval_sets import EvalRow, EvalSet
 from flowengine.experiments.report_formats import report_lines, to_junit, to_markdown
 from flowengine.experiments.report_page import report_page
 from flowengine.experiments.scoring import Score
+
+pytestmark = pytest.mark.needs("scipy", "eval")
 
 SCORER = "quality"
 

@@ -15,6 +15,8 @@ from flowengine.experiments.score_statistics import (
     student_interval,
 )
 
+pytestmark = pytest.mark.needs("scipy", "eval")
+
 DARWIN = [49, -67, 8, 16, 6, 23, 28, 41, 14, 29, 56, 24, 75, 60, -48]
 """Differences in the heights of fifteen pairs of maize, in eighths of an inch (Fisher 1935, table 3)."""
 

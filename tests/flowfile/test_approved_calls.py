@@ -113,7 +113,6 @@ def test_a_project_may_have_every_external_call_asked_about(tmp_path: Path):
 
 
 def test_a_servers_tool_waits_by_its_own_name(tmp_path: Path):
-    pytest.importorskip("mcp")
     echo = ToolRequest("c", "crm_echo", '{"text": "hi"}')
     assert asked_of(write(tmp_path, f"{CRM}    approve: [crm.echo]"), echo) == ["help:crm_echo"]
     assert asked_of(write(tmp_path, f"{CRM}    approve: ['*.structured']"), echo) == []

@@ -19,12 +19,11 @@ from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
-from importlib.util import find_spec
 from typing import Any, Final
 
 import pytest
 
-from tests.support.require import missing
+from tests.support.require import missing, require_package
 
 __all__ = ["LOOKS", "Browser", "Tab", "browser", "open_browser"]
 
@@ -182,8 +181,7 @@ def browser() -> Generator[Browser]:
     """One browser for all tests of a session."""
     if CHROMIUM is None:
         missing("`chromium` is not installed (apt-get install chromium)")
-    if find_spec("playwright") is None:
-        missing("the package `playwright` is not installed")
+    require_package("playwright", "browser")
     with open_browser() as found:
         yield found
 

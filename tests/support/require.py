@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
+from importlib.util import find_spec
 
 import pytest
 
-__all__ = ["missing", "require"]
+__all__ = ["missing", "require", "require_package"]
 
 
 def require(program: str, install: str = "") -> str:
@@ -17,6 +18,12 @@ def require(program: str, install: str = "") -> str:
         missing(f"`{program}` is not installed{f' ({install})' if install else ''}")
     assert path is not None
     return path
+
+
+def require_package(name: str, extra: str) -> None:
+    """Skips the test where a package is missing that `extra` of pyproject.toml brings, since `test` is kept light."""
+    if find_spec(name) is None:
+        missing(f"`{name}` is not installed (pip install '.[{extra}]')")
 
 
 def missing(reason: str) -> None:
