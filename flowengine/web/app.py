@@ -35,7 +35,10 @@ from flowengine.web.gate.requests import ServerParts
 from flowengine.web.gate.safety import LOOPBACK, AccessKeys, Gate, Hosts, RequestHead, make_token
 from flowengine.web.pages.action_handlers import make_handlers
 from flowengine.web.pages.answer_links import AnswerDesk, make_answer_routes
+from flowengine.web.pages.case_pages import CASE_LINK, make_case_routes
+from flowengine.web.pages.eval_pages import make_eval_routes
 from flowengine.web.pages.pages import FILE_CSP, make_page_routes
+from flowengine.web.pages.playground_pages import make_playground_routes
 from flowengine.web.pages.run_actions import OnceTable
 from flowengine.web.service.flow_catalog import Library
 from flowengine.web.service.run_cache import RunCache
@@ -190,14 +193,21 @@ def make_app(
 
     desk = AnswerDesk(environ, shelf.events, give)
     app = Starlette(
-        routes=[*make_answer_routes(desk), *make_api_routes(), *make_page_routes()],
+        routes=[
+            *make_answer_routes(desk),
+            *make_api_routes(),
+            *make_eval_routes(),
+            *make_case_routes(),
+            *([] if read_only else make_playground_routes()),
+            *make_page_routes(),
+        ],
         middleware=[Middleware(Guard, Gate(keys, Hosts(frozenset(hosts), any_address), read_only))],
         exception_handlers={404: _answer_not_found, 405: _answer_not_found},
         lifespan=lifespan,
     )
     app.state.parts = ServerParts(shelf, library, following, commands, keys, by, options, read_only)
     app.state.actions = {} if read_only else make_handlers()
-    app.state.links = set()
+    app.state.links = {CASE_LINK} if read_only else {CASE_LINK, "play"}
     app.state.once = OnceTable()
     app.state.runs = runs
     app.state.token = keys.token

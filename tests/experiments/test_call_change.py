@@ -18,7 +18,6 @@ from flowengine.core.records import ModelCall
 from flowengine.engine.events import NodeRecorded, NodeStarted, RunStarted
 from flowengine.errors import InputError
 from flowengine.experiments.call_change import ChangedCall, RecordedCall, replace_answer
-from flowengine.experiments.playground_pages import add_playground
 from flowengine.flow import Flow
 from flowengine.templating.compile import compile_template
 from flowengine.web.app import make_app
@@ -51,7 +50,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Generator[Served]:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         app = make_app("sqlite:///runs.db", ["."], durability="process", options=["--store", "runs.db"])
-        add_playground(app)
         with served(app) as found:
             found.post("/api/runs", {"flow": "poem", "run_id": "one"}, 201)
             found.until("one", "succeeded")
@@ -165,7 +163,6 @@ def test_who_means_harm_asks_nothing(server: Served):
     assert server.client.get(f"{path}&tried=../../etc/passwd").status_code == 200
     assert server.get("/api/runs")["total"] == runs
     with served(make_app("sqlite:///runs.db", ["."], read_only=True)) as found:
-        add_playground(found.app)
         assert "play?call" not in found.client.get("/runs/one/nodes/write").text
         assert found.client.get(path).status_code == 404
 

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from flowengine.cli.main import main
-from flowengine.testing.case_pages import add_case_page
 from flowengine.testing.cases import run_case
 from flowengine.testing.flowtest import load_flowtest
 from flowengine.web.app import make_app
@@ -196,7 +195,6 @@ def test_values_that_look_like_fakes_and_effects_that_failed_are_told_apart(
 @pytest.fixture(scope="module")
 def server(folder: Path) -> Generator[Served]:
     app = make_app("sqlite:///runs.db", ["."], durability="process", options=["--store", "runs.db"], read_only=True)
-    add_case_page(app)
     with served(app) as found:
         yield found
 

@@ -75,9 +75,6 @@ def command(
         raise click.UsageError("--token must have 16 characters or more")
     secret = token or make_token()
     with needing_extra("ui", "`flowengine ui`"):
-        from flowengine.experiments.eval_pages import make_eval_routes
-        from flowengine.experiments.playground_pages import add_playground
-        from flowengine.testing.case_pages import add_case_page
         from flowengine.web.app import make_app
         from flowengine.web.serving import ConnectionLimits, address_of, listen, serve
     listening = listen(host, port)
@@ -100,9 +97,6 @@ def command(
             options=["--store", without_password(store)] if store else [],
             read_only=read_only,
         )
-        app.router.routes[:0] = make_eval_routes()
-        add_playground(app)
-        add_case_page(app)
         limits = ConnectionLimits(seconds=request_timeout)
         announce = partial(_announce, results, address, format_store(store), is_here, no_open)
         serve(app, listening, announce, limits, watch=watch_loop_if_debugging)

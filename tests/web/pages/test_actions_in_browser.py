@@ -7,7 +7,6 @@ from collections.abc import Generator
 
 import pytest
 
-from flowengine.experiments.playground_pages import add_playground
 from flowengine.web.app import make_app
 from tests.support.browser import LOOKS, Browser, Tab
 from tests.support.ui_server import Served, served
@@ -33,7 +32,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Generator[Served]:
         patch.chdir(folder)
         patch.delitem(sys.modules, "steps", raising=False)
         app = make_app("sqlite:///runs.db", ["."], durability="process")
-        add_playground(app)
         with served(app) as found:
             for run_id, flow, status in (("one", "story", "succeeded"), ("dear", "dear", "paused")):
                 found.post("/api/runs", {"flow": flow, "run_id": run_id}, 201)

@@ -1,7 +1,4 @@
-"""The page of the playground in the viewer: it shows a recorded call, asks a changed one, and keeps it as a fork.
-
-add_playground(app)  # To an app of `flowengine.web.app`, behind its gate.
-"""
+"""Answers the address of the playground: it shows a recorded call, asks a changed one, and keeps it as a fork."""
 
 from __future__ import annotations
 
@@ -11,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from time import time
 from typing import Any, Final, NamedTuple
 
-from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
@@ -35,21 +31,17 @@ from visualize.viewer.html import play_url, run_url, runs_url
 from visualize.viewer.playground import FORK_NOTE, OPTION_LABELS, EditedCall, PlaygroundPage, Tried, playground_page
 from visualize.viewer.reading import Reading
 
-__all__ = ["add_playground"]
+__all__ = ["make_playground_routes"]
 
 _MAX_TRIES: Final = 20
 _MAX_NUMBER: Final = 2**63
 
 
-def add_playground(app: Starlette) -> None:
-    """Have the pages of runs lead to a playground for each call of a model."""
-    if app.state.parts.read_only:
-        return
-    app.router.routes[:0] = [
+def make_playground_routes() -> list[Route]:
+    return [
         Route("/runs/{run_id}/play", _show, methods=["GET"]),
         Route("/runs/{run_id}/play", _post, methods=["POST"]),
     ]
-    app.state.links.add("play")
 
 
 class _Asked(NamedTuple):

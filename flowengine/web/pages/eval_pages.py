@@ -1,7 +1,4 @@
-"""The pages of evals in the viewer: which there are, and the report of each set. They change nothing.
-
-app.router.routes[:0] = make_eval_routes()  # Of an app of `flowengine.web.app`, behind its gate.
-"""
+"""Answers the addresses of the pages of evals: which there are, and the report of each set. They change nothing."""
 
 from __future__ import annotations
 

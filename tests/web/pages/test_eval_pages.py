@@ -10,7 +10,6 @@ import pytest
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from flowengine.experiments.eval_pages import make_eval_routes
 from flowengine.journal.memory import MemoryStore
 from flowengine.web.app import make_app
 from tests.experiments.test_eval_run import project, score
@@ -23,7 +22,6 @@ async def test_evals_are_shown_to_who_has_the_token(tmp_path: Path, anyio_backen
     store = MemoryStore()
     made = await score(project(tmp_path), store)
     app = make_app(store, [], "a token of this test")
-    app.router.routes[:0] = make_eval_routes()
     transport = httpx.ASGITransport(app)
     async with (
         app.router.lifespan_context(app),
@@ -46,7 +44,6 @@ async def test_links_of_evals_lead_below_the_path_that_the_viewer_has(tmp_path: 
     store = MemoryStore()
     made = await score(project(tmp_path), store)
     app = make_app(store, [], "a token of this test")
-    app.router.routes[:0] = make_eval_routes()
     outer = Starlette(routes=[Mount("/viewer", app)])
     async with (
         app.router.lifespan_context(app),

@@ -1,7 +1,4 @@
-"""The page that shows a recorded run as a flow test, or as a row of data, to copy or to save. It changes nothing.
-
-add_case_page(app)  # To an app of `flowengine.web.app`, behind its gate.
-"""
+"""Shows a recorded run as a flow test, or as a row of data, to copy or to save. It changes nothing."""
 
 from __future__ import annotations
 
@@ -10,7 +7,6 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 from urllib.parse import urlencode
 
-from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
@@ -28,16 +24,14 @@ from visualize.viewer.page import page
 from visualize.viewer.parts import note
 from visualize.viewer.reading import Reading
 
-__all__ = ["add_case_page"]
+__all__ = ["CASE_LINK", "make_case_routes"]
 
-_NAME: Final = "test"
+CASE_LINK: Final = "test"
 """Under which `visualize.viewer.actions` lists it."""
 
 
-def add_case_page(app: Starlette) -> None:
-    """Have the pages of runs lead to a test of each."""
-    app.router.routes[:0] = [Route(f"/runs/{{run_id}}/act/{_NAME}", _show, methods=["GET"])]
-    app.state.links.add(_NAME)
+def make_case_routes() -> list[Route]:
+    return [Route(f"/runs/{{run_id}}/act/{CASE_LINK}", _show, methods=["GET"])]
 
 
 class _Asked(NamedTuple):
@@ -75,14 +69,14 @@ def _make(run: Reading, asked: _Asked, store: JournalStore) -> str:
 
 
 def _make_page(run: Reading, asked: _Asked, text: str, options: Sequence[str]) -> str:
-    address = action_url(run.run_id, _NAME)
+    address = action_url(run.run_id, CASE_LINK)
     ways = [
         element(
             "a",
             f"✓ {title}" if each == asked else title,
             href=f"{address}?{each.to_query()}",
             class_="button",
-            data_act=_NAME,
+            data_act=CASE_LINK,
             aria_current="true" if each == asked else None,
         )
         for title, each in (
