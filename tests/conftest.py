@@ -17,6 +17,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.support.require import require_package
+from tests.support.sqlite_connections import watch_connections
 
 # Compiled modules are kept, whatever the environment says: each of hundreds of processes that tests start would compile
 # the package and its libraries anew, which is half of the time that some commands take.
@@ -118,6 +119,7 @@ class DoctestsWhereTheyAre:
 def pytest_configure(config: pytest.Config) -> None:
     """What is a plugin, unlike this file, is asked about files outside of this folder too."""
     config.pluginmanager.register(DoctestsWhereTheyAre())
+    watch_connections()
 
 
 def pytest_sessionfinish() -> None:

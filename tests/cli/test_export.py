@@ -7,6 +7,7 @@ import re
 import sqlite3
 import threading
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +86,7 @@ def test_several_runs_are_one_page_with_a_list_and_what_people_said_of_them(flow
     refused = flowengine("export")
     assert (refused.code, "name a run, or give --flow" in refused.err) == (2, True)
     assert "there is nothing to export" in flowengine("runs", "export", "--flow", "none", "-o", "x.html").err
-    with sqlite3.connect(folder / ".flowengine" / "runs.db") as store:
+    with closing(sqlite3.connect(folder / ".flowengine" / "runs.db")) as store, store:
         store.execute("UPDATE event SET body = 'x' WHERE position / 4294967296 = 2")
     for name in ("both.html", "both.jsonl"):
         left = flowengine("runs", "export", "r1", "r2", "-o", name)

@@ -292,7 +292,7 @@ def test_the_terminal_shows_what_the_page_does_of_calls_state_input_and_moments(
 
 def test_of_a_run_that_nobody_works_on_one_node_is_shown(flowengine: Command, folder: Path) -> None:
     flowengine("run", "shout.yaml", "--run-id", "r1")
-    with sqlite3.connect(folder / ".flowengine" / "runs.db") as store:
+    with closing(sqlite3.connect(folder / ".flowengine" / "runs.db")) as store, store:
         store.execute("DELETE FROM event WHERE position = (SELECT max(position) FROM event)")
         store.execute("UPDATE run SET status = 'running', finished = NULL, ended = NULL")
     assert flowengine("runs", "show", "r1", "--node", "shout").out.startswith("node     shout\n")
