@@ -202,6 +202,23 @@ def test_a_file_is_written_before_the_tasks_behind_it_begin(import_files) -> Non
     assert "look_file" in steps["listen"].needs
 
 
+@pytest.mark.parametrize(
+    "code",
+    [
+        "    for task in crew.tasks:\n        task.output_file = f'out/{task.output_file}'\n",
+        "    crew.tasks_config['note']['output_file'] = 'out.md'\n",
+        "    setattr(crew.note(), 'output_file', 'out.md')\n",
+    ],
+)
+def test_a_path_that_a_helper_writes_anew_at_a_run_is_lost(import_files, code: str) -> None:
+    own = "class Sheet:\n    def __init__(self):\n        self.output_file = 'own.md'\n"
+    project, _, _ = import_files({**CREW, "helper.py": f"{own}\n\ndef prepare(crew):\n{code}"})
+    lost = [each for each in project.ledger.elements if each.outcome == "lost" and each.origin.file == "helper.py"]
+    assert [each.what for each in lost] == ["output_file of tasks"]
+    assert lost[0].origin.line in (7, 8)
+    assert "write what the code makes of it" in lost[0].by_hand
+
+
 def test_a_tool_that_the_source_defines_is_called_without_crewai(import_files) -> None:
     _, _, folder = import_files(CREW)
     flow = Flow.from_text(

@@ -27,11 +27,20 @@ from flowengine.importers.python_code import (
 )
 from flowengine.importers.source_tree import SourceError, SourceTree
 
-__all__ = ["CrewClass", "Entry", "PythonFiles", "config_key", "crew_classes"]
+__all__ = ["CrewClass", "Entry", "PythonFiles", "config_key", "crew_classes", "find_rewrites"]
 
 _MARKS: Final = frozenset(
     {"agent", "task", "crew", "llm", "tool", "before_kickoff", "after_kickoff", "output_pydantic"}
 )
+_REWRITTEN: Final = (
+    "output_file",
+    "expected_output",
+    "async_execution",
+    "human_input",
+    "output_json",
+    "output_pydantic",
+)
+"""Settings of a task that code can set on one that is made, by names that nothing else has."""
 
 
 class PythonFiles:
@@ -244,3 +253,33 @@ def config_key(node: ast.expr | None) -> str | None:
     if isinstance(node, ast.Call) and call_name(node).endswith("_config.get") and node.args:
         return text_of(node.args[0])
     return None
+
+
+def find_rewrites(files: PythonFiles) -> Iterator[tuple[str, SourcePlace]]:
+    """The settings of tasks that code sets on ones that are made, and where: what they say then is known at a run only.
+
+    What a class keeps of its own under such a name is none.
+    """
+    for key in _REWRITTEN:
+        for file in files.names:
+            source = files.parse_file(file, key)
+            for node in ast.walk(source.tree) if source is not None else ():
+                if any(_sets_key(target, key) for target in targets_of(node)) or _calls_setattr(node, key):
+                    yield key, source.place(node)
+
+
+def _sets_key(target: ast.expr, key: str) -> bool:
+    if isinstance(target, ast.Attribute):
+        return target.attr == key and call_name(target) != f"self.{key}"
+    if not isinstance(target, ast.Subscript) or text_of(target.slice) != key:
+        return False
+    return isinstance(target.value, ast.Subscript) and call_name(target.value.value).endswith("_config")
+
+
+def _calls_setattr(node: ast.AST, key: str) -> bool:
+    return (
+        isinstance(node, ast.Call)
+        and call_name(node) == "setattr"
+        and len(node.args) == 3
+        and text_of(node.args[1]) == key
+    )

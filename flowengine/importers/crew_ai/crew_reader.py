@@ -15,7 +15,7 @@ from typing import Any, Final
 from flowengine.core.values import is_map
 from flowengine.importers.crew_ai.agent_reader import AgentReader, config_field
 from flowengine.importers.crew_ai.class_fields import ClassShapes
-from flowengine.importers.crew_ai.crew_classes import CrewClass, Entry, config_key
+from flowengine.importers.crew_ai.crew_classes import CrewClass, Entry, config_key, find_rewrites
 from flowengine.importers.crew_ai.crew_parts import CrewPart, CrewSetting, text_with_inputs
 from flowengine.importers.crew_ai.crew_settings import CREW_NOTES, TASK_NOTES
 from flowengine.importers.flow_text import literal, to_tag
@@ -155,6 +155,9 @@ class CrewReader(AgentReader):
         for mark, method in crew.hooks:
             place, why = crew.source.place(method), "it is code round the whole crew"
             self.tell("lost", f"{mark} {method.name}", place, why, by_hand)
+        for key, place in find_rewrites(self.files):
+            why = "code sets it on tasks that are made: the flow has what they say before"
+            self.tell("lost", f"{key} of tasks", place, why, "write what the code makes of it into the nodes")
 
     def _read_tasks(self, crew: CrewClass | None) -> None:
         data: Mapping[str, Any] = self.tasks_source.data
