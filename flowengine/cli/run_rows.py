@@ -237,9 +237,14 @@ class RowsCommand:
             heard=meter.hear,
             tell=meter.complain,
         )
+        if rows.was_edited and not self._reporting.quiet:
+            done = sum(each.status == "succeeded" for each in rows.known.values())
+            complain(f"notice: the flow was edited since; {done:,} finished rows keep their results (--fresh: anew)")
         outputs = list(self.plan.outputs or self.plan.graph.ids)
         output = self.options.output
         opened = ResultsFile(output, columns=data.columns, outputs=outputs) if output else nullcontext()
+
+        written: set[int] = set()
 
         async def job() -> bool:
             collector = open_collector(store, rows.id, pace, complain)
@@ -247,6 +252,7 @@ class RowsCommand:
                 async for result in results:
                     if file is not None:
                         file.write(result)
+                        written.add(result.row.number)
                     elif not self._reporting.json:
                         self.results.json(dumps(to_record(result)))
             return True
@@ -255,7 +261,12 @@ class RowsCommand:
         ended = None
         try:
             with self.results.alone(), opened as file:
-                ended = run_until_interrupted(job)
+                try:
+                    ended = run_until_interrupted(job)
+                finally:
+                    if file is not None and len(written) < meter.total:  # The file had those that ended before.
+                        for result in runs.read_ended(data.rows(), written):
+                            file.write(result)
         except Exception as error:
             failure = error
         finally:

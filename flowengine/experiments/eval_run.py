@@ -312,7 +312,7 @@ class EvalRun:
         by_node, paid = NeededCalls(self.store, whole=reads_prompts).by_node(events), paid_calls(events)
         needed = [call for calls in by_node.values() for call in calls]
         made_here = set(map(id, paid))
-        seconds = self._seconds_of(result) + sum(each.seconds for each in needed if id(each) not in made_here)
+        seconds = result.seconds + sum(each.seconds for each in needed if id(each) not in made_here)
         effort = effort_of_calls(needed)
         pair = self._pair_of(key, sample)
         view = ScoringView(
@@ -338,12 +338,6 @@ class EvalRun:
         last = self.store.events(found.run_id)[-1]
         outputs = getattr(last, "outputs", None)
         return None if outputs is None else {"outputs": outputs, "run": {"id": found.run_id, "status": found.status}}
-
-    def _seconds_of(self, result: RowResult) -> float:
-        if result.seconds or result.run_id is None:
-            return result.seconds
-        events = self.store.events(result.run_id)
-        return max(0.0, events[-1].at - events[0].at)
 
     def _row_of(self, answered: _Answered, judged: RowResult | None) -> EvalRow:
         result, scores = answered.result, dict(answered.scores)

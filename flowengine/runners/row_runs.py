@@ -16,12 +16,15 @@ from collections.abc import (
     AsyncIterator,
     Awaitable,
     Callable,
+    Container,
     Iterable,
+    Iterator,
     Mapping,
     Sequence,
 )
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import pairwise
 from math import inf
 from time import monotonic
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
@@ -33,7 +36,7 @@ from flowengine.core.budget import Budget, Ledger, Spending, explain_unpriced
 from flowengine.core.cancellation import start_apart
 from flowengine.core.context import EMPTY, RunStatus
 from flowengine.core.json_values import dumps
-from flowengine.engine.events import ErrorInfo, RunFinished
+from flowengine.engine.events import ErrorInfo, Event, RunFinished, RunResumed
 from flowengine.engine.ports import JournalStore, RunInfo
 from flowengine.engine.restoring import History
 from flowengine.engine.scheduler import error_info
@@ -60,6 +63,8 @@ _WINDOW: Final = 4096
 """Rows that may be ahead of the first one that has not ended."""
 _BATCHED_WINDOW: Final = 50_000
 """The same, where rows that wait for a batch are put aside."""
+_ENDED: Final = ("succeeded", "failed", "partial")
+"""How a row stands that is done, unless failed ones are to be tried again."""
 _LISTED: Final = "set"
 """The label that holds a run's set."""
 
@@ -99,7 +104,7 @@ class RowResult(NamedTuple):
     spent: Spending
     """By its run, on all its ways; a known result that was taken costs nothing."""
     seconds: float
-    """That it took now; 0.0 where it had ended before."""
+    """That it took now, or by its record where it had ended before."""
     was_there: bool = False
     """Whether it had ended before, and was read from its record."""
     run: Run | None = None
@@ -122,6 +127,8 @@ class RowSet(NamedTuple):
     """What its runs have as the label `data`."""
     known: Mapping[str, RunInfo] = EMPTY
     """Run → how it stands, of those that began before."""
+    was_edited: bool = False
+    """Whether the flow is another one than when rows were last run, which was allowed."""
 
     def labels(self, row: DataRow, labels: Mapping[str, str]) -> Mapping[str, str]:
         """The labels of a row's run."""
@@ -140,10 +147,13 @@ def open_row_set(
     definition = _hash(dict(plan.fingerprints), dict(plan.code))
     new = os.urandom(4).hex()
     chosen: dict[str, str] = {}
+    was_edited = False
 
     def choose(kept: Mapping[str, str] | None) -> Mapping[str, str]:
         """In one step with keeping it: of two processes that begin a set at once, one goes on with the other's."""
-        if kept is not None and not fresh and kept["flow"] != definition and not allow_changed:
+        nonlocal was_edited
+        was_edited = kept is not None and not fresh and kept["flow"] != definition
+        if was_edited and not allow_changed:
             raise FlowChangedError(f"the flow '{plan.name}' was edited since its runs over '{name}' began")
         # A set of before this was kept does not say it.
         if kept is not None and not fresh and kept.get("models", models) != models and not allow_changed:
@@ -158,8 +168,11 @@ def open_row_set(
     label = _label_of(name)
     if chosen["set"] == new:
         return RowSet(new, label)
-    known = {each.run_id: each for each in store.list() if each.labels.get(_LISTED) == chosen["set"]}
-    return RowSet(chosen["set"], label, known)
+    return RowSet(chosen["set"], label, _list_runs(store, chosen["set"]), was_edited)
+
+
+def _list_runs(store: JournalStore, set_id: str) -> Mapping[str, RunInfo]:
+    return {each.run_id: each for each in store.list() if each.labels.get(_LISTED) == set_id}
 
 
 def _label_of(name: str) -> str:
@@ -232,6 +245,17 @@ class RowRuns:
             del held
         if order.failure is not None:
             raise order.failure
+
+    def read_ended(self, rows: Iterable[AnyRow], given: Container[int]) -> Iterator[RowResult]:
+        """Once `results` has ended early: what is on record of the other rows (`given`: the numbers of those that had
+        a result), as far as they have ended, now or before."""
+        known = _list_runs(self.store, self.rows.id)
+        self._counts.clear()
+        for number, each in enumerate(rows, 1):
+            row = each if isinstance(each, DataRow) else DataRow(number, each, data=each)
+            found = None if row.problem is not None else known.get(self.id_of(row))
+            if found is not None and found.status in _ENDED and row.number not in given:
+                yield self._read(row, found)
 
     async def _run_all(
         self,
@@ -348,17 +372,23 @@ class RowRuns:
         return f"{self.rows.id}-{content}" + (f"-{again}" if again > 1 else "")
 
     def _has_ended(self, known: RunInfo) -> bool:
-        return known.status == "succeeded" or (known.status in ("failed", "partial") and not self.retry_failed)
+        return known.status in _ENDED and (known.status == "succeeded" or not self.retry_failed)
 
     def _read(self, row: DataRow, known: RunInfo) -> RowResult:
         events = self.store.events(known.run_id)
         last = events[-1]
         if not isinstance(last, RunFinished):  # Somebody goes on with it.
             return RowResult(row, known.run_id, "running", EMPTY, None, None, Spending(), 0.0, was_there=True)
-        spent = History(events).sum_spending()
+        spent, took = History(events).sum_spending(), _sum_working_seconds(events)
         return RowResult(
-            row, known.run_id, last.status, last.outputs or EMPTY, last.error, last.node, spent, 0.0, was_there=True
+            row, known.run_id, last.status, last.outputs or EMPTY, last.error, last.node, spent, took, was_there=True
         )
+
+
+def _sum_working_seconds(events: Sequence[Event]) -> float:
+    """From the beginning of a run to its end, without the time before each resumption."""
+    idle = sum(after.at - before.at for before, after in pairwise(events) if type(after) is RunResumed)
+    return max(0.0, events[-1].at - events[0].at - idle)
 
 
 def content_key(inputs: Mapping[str, Any], variant: str = "") -> str:

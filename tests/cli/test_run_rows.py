@@ -12,6 +12,7 @@ import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -75,6 +76,48 @@ def test_an_edited_flow_is_told_with_the_two_ways_on(flowengine: Command, folder
     assert "--allow-changed goes on with what is here now; --fresh runs all rows anew" in said.err
     fresh = flowengine("run", "shout.yaml", "--data", "rows.jsonl", "--fresh")
     assert json.loads(fresh.out)["outputs"] == {"loud": "A!"}
+
+
+def test_a_continuation_that_stops_early_writes_the_rows_that_had_ended_before(
+    flowengine: Command, folder: Path
+) -> None:
+    (folder / "rows.jsonl").write_text("".join(f'{{"n": {n}}}\n' for n in range(1, 5)))
+    (folder / "halves.py").write_text(
+        "import os, time\n"
+        "def half(n):\n"
+        "    time.sleep(0.01)\n"
+        "    if n < 3 and not os.path.exists('mended'): raise ValueError('odd')\n"
+    )
+    (folder / "halves.yaml").write_text(
+        "flowengine: v1\nname: halves\ninputs: {n: {type: integer}}\nnodes:\n"
+        "  a: {type: function, call: 'halves:half', with: {n: '{{ inputs.n }}'}}\n"
+        "  b: {model: offline, needs: [a], prompt: 'say {{ inputs.n }}'}\n"
+    )
+    command = ("run", "halves.yaml", "--data", "rows.jsonl", "-o", "out.jsonl", "--concurrency", "1")
+
+    def results() -> list[dict[str, Any]]:
+        return [json.loads(line) for line in (folder / "out.jsonl").read_text().splitlines()]
+
+    said = flowengine(*command)
+    assert said.code == 1, said.err
+    before = results()
+    assert [each["status"] for each in before] == ["failed", "failed", "succeeded", "succeeded"]
+    (folder / "mended").touch()
+    flowengine(*command, "--retry-failed", "--max-calls", "1")
+    after = results()
+    assert [each["status"] for each in after] == ["succeeded", "paused", "succeeded", "succeeded"]
+    assert after[2:] == [each | {"seconds": after[at]["seconds"]} for at, each in enumerate(before[2:], 2)]
+    assert all(each["seconds"] >= 0.01 for each in after)
+
+
+def test_rows_that_keep_results_of_an_earlier_flow_are_told(flowengine: Command, folder: Path) -> None:
+    (folder / "rows.jsonl").write_text('{"text": "a"}\n')
+    flow = folder / "shout.yaml"
+    flowengine("run", "shout.yaml", "--data", "rows.jsonl")
+    flow.write_text(flow.read_text().replace("inputs.text", "inputs.text + '!'"))
+    said = flowengine("run", "shout.yaml", "--data", "rows.jsonl", "--allow-changed")
+    assert "notice: the flow was edited since; 1 finished rows keep their results (--fresh: anew)" in said.err
+    assert "was edited" not in flowengine("run", "shout.yaml", "--data", "rows.jsonl").err
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,12 @@ from typing import Any, Final, NamedTuple, cast
 from urllib.parse import quote, urlsplit
 
 import anyio
+from pydantic_core import to_jsonable_python
 
-from flowengine.core.json_values import to_json_value
+from flowengine.core.json_values import refusing_no_json
 from flowengine.core.values import is_map
 from flowengine.engine.ports import RunInfo
-from flowengine.errors import InputError
+from flowengine.errors import InputError, RunError
 from flowengine.journal.stores import check_run_id
 from flowengine.models.http.chat_protocol import EventReader, IncompleteAnswerError
 from flowengine.models.http.loop_client import BrokenExchangeError, HttpCall, NoConnectionError, send_call
@@ -149,7 +150,13 @@ class ServerBackend:
             sent.append(("authorization", f"Bearer {self._key}"))
         if body is not None:
             sent.append(("content-type", "application/json"))
-        data = b"" if body is None else json.dumps(to_json_value(body)).encode()
+        data = b""
+        if body is not None:
+            try:
+                with refusing_no_json("what is sent"):
+                    data = json.dumps(to_jsonable_python(dict(body)), allow_nan=False).encode()
+            except RunError as error:
+                raise ClientError(str(error)) from error
         return HttpCall(f"{self._base}{path}", sent, data, method)
 
     def _broken(self, error: Exception) -> ClientError:

@@ -82,6 +82,8 @@ def test_text_that_cannot_be_sent_is_refused(client: Client) -> None:
     for session in ("\ud83d", "a\0b"):
         with pytest.raises(ClientError, match=r"half of a surrogate pair|1 to 200 characters"):
             client.start("echo", {"message": "x"}, session=session)
+    with pytest.raises(ClientError, match="what is sent cannot be written as JSON: Out of range float values"):
+        client.start("echo", {"message": float("nan")})
 
 
 def test_a_run_is_followed_to_its_end(client: Client) -> None:
