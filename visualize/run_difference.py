@@ -181,9 +181,7 @@ def models_of(side: RunSide) -> list[str]:
 def compare_runs(a: RunSide, b: RunSide) -> RunDifference:
     """Compares the second run with the first."""
     rows = {row.id: row for run in (b, a) for row in in_order(run.progress)}
-    order = [row.id for row in in_order(a.progress)]
-    known = set(order)
-    order += [row.id for row in in_order(b.progress) if row.id not in known]
+    order = _merge_orders(*([row.id for row in in_order(run.progress)] for run in (a, b)))
     nodes = [
         NodeDifference(
             path, a.progress.nodes.get(path), b.progress.nodes.get(path), tuple(_list_differences(a, b, path))
@@ -211,6 +209,22 @@ def compare_runs(a: RunSide, b: RunSide) -> RunDifference:
 
 
 # --- Nodes
+
+
+def _merge_orders(one: Sequence[str], other: Sequence[str]) -> list[str]:
+    """All paths of both: those of the other alone stand behind what they stand behind there.
+
+    >>> _merge_orders(["start", "each", "each[0].a", "end"], ["start", "each", "each[0].a", "each[1].a", "end"])
+    ['start', 'each', 'each[0].a', 'each[1].a', 'end']
+    """
+    known, at = set(one), ""
+    behind: dict[str, list[str]] = {}
+    for path in other:
+        if path in known:
+            at = path
+        else:
+            behind.setdefault(at, []).append(path)
+    return [*behind.get("", ()), *(each for path in one for each in (path, *behind.get(path, ())))]
 
 
 def _list_differences(a: RunSide, b: RunSide, path: str) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from flowengine import Context, Flow, FunctionNode, MapNode
 from flowengine.core.context import NodeResult
 from flowengine.core.records import Answered, ApprovalRequested, ModelCall, ToolCall
 from flowengine.engine.events import Event, NodeFinished, NodeRecorded, NodeStarted, RunFinished, RunResumed, RunStarted
@@ -129,6 +130,24 @@ def test_where_nothing_was_changed_the_model_answered_otherwise() -> None:
         ("answer", "draft was asked the same and answered something else")
     ]
     assert found.nodes[0].differs == ("output", "tools")
+
+
+def test_an_item_that_only_the_second_run_has_stands_in_its_place_and_is_where_they_first_differ() -> None:
+    flow = Flow(
+        "f",
+        steps={
+            "each": MapNode({"a": FunctionNode(lambda item: item, arguments={"item": lambda c: c.result})}, over=count),
+            "sum": FunctionNode(lambda c: len(c.nodes["each"].output)),
+        },
+    )
+    found = compare_runs(*(RunSide(flow.run_sync({"n": n}).events) for n in (1, 2)))
+    assert [each.path for each in found.nodes] == ["each", "each[0].a", "each[1].a", "sum"]
+    assert found.first is not None
+    assert found.first.path == "each[1].a"
+
+
+def count(context: Context) -> list[int]:
+    return list(range(context.inputs["n"]))
 
 
 def test_figures_are_those_of_the_run_and_of_its_nodes() -> None:
