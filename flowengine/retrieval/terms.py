@@ -28,7 +28,7 @@ __all__ = [
     "trailing",
 ]
 
-VERSION: Final = 1
+VERSION: Final = 2
 """Raised when the terms of any text change: an index that was made with other terms is made anew."""
 
 _SPACELESS: Final = (
@@ -39,6 +39,9 @@ _SPACELESS: Final = (
 )
 _MARKS: Final = "\u0300-\u036f\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u0900-\u0963\u0966-\u0dff"
 """Vowel signs and the like: parts of words that `\\w` leaves out."""
+_FLAG: Final = "[\U0001f1e6-\U0001f1ff]{2}"
+_EMOJI: Final = "\u231a-\u23ff\u2600-\u27bf\u2b50\u2b55\U0001f000-\U0001f3fa\U0001f400-\U0001faff"
+"""Each a term by itself, without the tone of a skin and what joins it to others."""
 
 _ASCII_WORD: Final = re.compile(r"[A-Za-z0-9_]+")
 _PARTS: Final = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+")
@@ -55,7 +58,7 @@ class _Patterns(NamedTuple):
 @cache
 def _patterns() -> _Patterns:
     return _Patterns(
-        re.compile(f"([{_SPACELESS}]+)|(?:[^\\W{_SPACELESS}]|[{_MARKS}])+"),
+        re.compile(f"([{_SPACELESS}]+)|(?:[^\\W{_SPACELESS}]|[{_MARKS}])+|{_FLAG}|[{_EMOJI}]"),
         re.compile(f"[{_SPACELESS}]+"),
     )
 
@@ -78,6 +81,8 @@ def terms(text: str) -> list[str]:
     ['parse', 'http', 'header', 'parsehttpheader', 'of', 'max', 'files', 'maxfiles']
     >>> terms("緑茶を飲む。ﾃｽﾄ 水")
     ['緑茶', '茶を', 'を飲', '飲む', 'テス', 'スト', '水']
+    >>> terms("Tea🍵👍🏽 in 🇯🇵")
+    ['tea', '🍵', '👍', 'in', '🇯🇵']
     """
     found: list[str] = []
     if text.isascii():
@@ -247,7 +252,7 @@ class Holding:
 
 # --- Terms for FTS5
 
-TOKENIZER: Final = "unicode61 remove_diacritics 0 categories 'L* N* M* Co'"
+TOKENIZER: Final = "unicode61 remove_diacritics 0 categories 'L* N* M* Co So'"
 """Leaves our terms whole."""
 
 _MOST: Final = 64

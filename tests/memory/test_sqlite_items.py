@@ -163,10 +163,11 @@ async def test_an_index_that_was_made_by_other_rules_is_made_anew(items: SQLiteM
         connection.execute("DELETE FROM word")
         connection.execute("UPDATE word_version SET version = version - 1")
 
-    await items.add([item("Mika lives in Oslo.")])
+    await items.add([item("Mika lives in Oslo 🏠.")])
     await database.write(age)
     assert await texts(items, "Mika") == [], "it was looked at before"
-    assert await texts(SQLiteMemoryItems(database), "Mika") == ["Mika lives in Oslo."]
+    for asked in ("Mika", "🏠"):
+        assert await texts(SQLiteMemoryItems(database), asked) == ["Mika lives in Oslo 🏠."]
     assert await database.read(word_index.is_current)
 
 

@@ -215,6 +215,23 @@ async def test_two_retrievers_may_use_one_file(tmp_path: Path) -> None:
     assert await found(one, "tea") == ["b"]
 
 
+async def test_emoji_are_found_also_in_an_index_that_was_made_without_them(tmp_path: Path) -> None:
+    path = tmp_path / "index.db"
+    (await holding("a note🍵", "🫠🇯🇵", "👍🏽", path=path)).close()
+    with sqlite3.connect(path) as connection:  # As the version before made it.
+        connection.execute("DROP TABLE words")
+        tokenizer = "unicode61 remove_diacritics 0 categories 'L* N* M* Co'"
+        connection.execute(f"""CREATE VIRTUAL TABLE words USING fts5(terms, content='', tokenize="{tokenizer}")""")
+        connection.executemany("INSERT INTO words (rowid, terms) VALUES (?, ?)", [(1, "a not"), (2, ""), (3, "")])
+        connection.execute("PRAGMA user_version = 1")
+    connection.close()
+    retriever = FtsRetriever(path)
+    asked = {each: await found(retriever, each) for each in ("🍵", "🫠", "🇯🇵", "👍", "👍🏽", "note", "🇵🇯")}
+    assert asked == {
+        "🍵": ["0"], "🫠": ["1"], "🇯🇵": ["1"], "👍": ["2"], "👍🏽": ["2"], "note": ["0"], "🇵🇯": [],
+    }  # fmt: skip
+
+
 async def test_an_index_of_other_terms_is_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "index.db"
     (await holding("green tea", path=path)).close()

@@ -25,7 +25,7 @@ from flowengine.retrieval.terms import VERSION, asked_terms, stem, terms, to_ind
         ("Straße CAFÉ", ["strasse", "café"]),
         ("时间_戳", ["时间", "戳"]),
         ("１２３ abc", ["123", "abc"]),
-        ("🎉 !?", []),
+        ("🎉 !?", ["🎉"]),
     ],
 )
 def test_the_terms_of_a_text(text: str, expected: list[str]) -> None:
@@ -83,8 +83,8 @@ def test_every_character_of_a_run_begins_a_term(text: str) -> None:
 
 def test_what_is_indexed_changes_with_the_version_only() -> None:
     """An index is written with these terms, and its entries are taken out by them: raise VERSION with any change."""
-    text = "Parsed HTTPHeader max_files 緑茶を飲む हिन्दी café2 回"
+    text = "Parsed HTTPHeader max_files 緑茶を飲む हिन्दी café2 回 tea🍵👩🏽‍🔬❤️🇯🇵🇫🇷"
     assert (VERSION, to_index_text(text)) == (
-        1,
-        "pars http header httpheader max file maxfil 緑茶 茶を を飲 飲む हिन्दी café2 回 む",
+        2,
+        "pars http header httpheader max file maxfil 緑茶 茶を を飲 飲む हिन्दी café2 回 tea 🍵 👩 🔬 ❤ 🇯🇵 🇫🇷 む",
     )
