@@ -10,6 +10,7 @@ import gc
 import os
 import shutil
 import sys
+from collections import Counter
 from collections.abc import Generator
 from pathlib import Path
 
@@ -39,6 +40,7 @@ settings.load_profile("same examples each time")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--explore", type=int, metavar="N", help="property tests: random examples, N times as many")
+    parser.addoption("--dearest", type=int, metavar="N", help="print the N files whose tests took the most CPU seconds")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -116,10 +118,42 @@ class DoctestsWhereTheyAre:
         return [each for each in found if type(each) is pytest.Module]
 
 
+class DearestFiles:
+    """Adds up the CPU seconds of each file's tests, and prints the files that took the most.
+
+    A worker measures itself and the processes that it has waited for: what a server or a browser took counts for the
+    test that ended it.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._seconds: Counter[str] = Counter()
+        self._before = sum(os.times()[:4])
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        report = yield
+        now = sum(os.times()[:4])
+        report.cpu_seconds, self._before = now - self._before, now
+        return report
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        file, _, _ = report.nodeid.partition("::")
+        self._seconds[file] += getattr(report, "cpu_seconds", 0)  # A worker that died has told none.
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        total = self._seconds.total()
+        terminalreporter.section(f"{total:.0f} s of CPU time, the dearest {self._count} files")
+        for file, seconds in self._seconds.most_common(self._count):
+            terminalreporter.line(f"{seconds:7.1f} s  {seconds / total:4.0%}  {file}")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """What is a plugin, unlike this file, is asked about files outside of this folder too."""
     config.pluginmanager.register(DoctestsWhereTheyAre())
     watch_connections()
+    if config.getoption("--dearest"):
+        config.pluginmanager.register(DearestFiles(config.getoption("--dearest")))
 
 
 def pytest_sessionfinish() -> None:

@@ -33,7 +33,7 @@ def asking(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     [
         ("run", "asks.yaml", "--data", "rows.jsonl"),
         ("run", "asks.yaml", "--data", "rows.jsonl", "-o", "out.csv", "--json"),
-        ("eval", "evals/asks.floweval.yaml"),
+        pytest.param(("eval", "evals/asks.floweval.yaml"), marks=pytest.mark.needs("scipy", "eval")),
     ],
 )
 def test_commands_over_rows_say_before_the_first_that_no_model_answers(
@@ -45,6 +45,7 @@ def test_commands_over_rows_say_before_the_first_that_no_model_answers(
     assert "stand-in" not in flowengine(*words, "--fresh").err
 
 
+@pytest.mark.needs("scipy", "eval")
 def test_reports_of_evals_say_that_no_model_answered(flowengine: Command, asking: Path) -> None:
     words = ("eval", "evals/asks.floweval.yaml", "--html", "report.html", "--format")
     assert NOTICE in flowengine(*words, "text").out
