@@ -30,6 +30,7 @@ def runs_in_ci(command: str) -> bool:
         line.strip() for name in (".ci/run", ".ci/checks") for line in (ROOT / name).read_text("utf-8").splitlines()
     ]
     readme = (ROOT / "README.md").read_text("utf-8").splitlines()
+    lines += [line.removesuffix(" --dearest 10") for line in lines]
     return command in lines or any(line.endswith(f"&& {command}") for line in readme)
 
 
