@@ -1,7 +1,7 @@
 """`python -m tests.pythons [3.12 3.13 …] [-- tests and options of pytest]`: runs the tests on other Pythons.
 
 A Python is a version or a path. A version is looked for on PATH (pyenv's shims count), then asked of uv where that is
-installed. Each Python gets a virtual environment of its own, with what `.[test]` installs at the versions of
+installed. Each Python gets a virtual environment of its own, with what `.[dev]` installs at the versions of
 `tests/constraints.txt`. Without a version each that the package names is tried, and what cannot be had is told; a
 Python that was asked for and cannot be had, or cannot be installed on, is a failure like a test that fails.
 """
@@ -89,7 +89,7 @@ def run_tests(wanted: str, options: Sequence[str]) -> Outcome:
         environment["PIP_CONSTRAINT"] = str(ROOT / "tests" / "constraints.txt")
         uv = shutil.which("uv")  # It does in seconds what takes pip a minute.
         install = [uv, "pip", "install", "--python", own] if uv else [own, "-m", "pip", "install"]
-        install += ["--quiet", f"{ROOT}[test]", "-c", environment["PIP_CONSTRAINT"]]
+        install += ["--quiet", f"{ROOT}[dev]", "-c", environment["PIP_CONSTRAINT"]]
         for command in ([python, "-m", "venv", f"{folder}/venv"], install):
             if subprocess.run(command, cwd=ROOT, env=environment).returncode:
                 return Outcome(wanted, why="cannot be installed on: see above")
