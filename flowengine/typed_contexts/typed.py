@@ -255,7 +255,7 @@ class TypedContext(Generic[D]):
             if upgraded == value:
                 raise StateError(
                     f"{error}; where the schema was changed since they were kept, define `upgrade_data` in the "
-                    f"context, or remove the session that keeps them (`flowengine memory rm NAME`)"
+                    f"context, or remove them from the session (`flowengine memory rm NAME --context {self.id}`)"
                 ) from error
             validated = self._read_json(upgraded)
         with self._lock:

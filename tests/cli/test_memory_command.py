@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from flowengine import Context, Flow, FunctionNode, NodeResult
+
 Command = Callable[..., Any]
 
 DESK = """
@@ -56,6 +58,31 @@ def test_what_is_kept_of_one_person_is_shown_and_removed(desk: Command) -> None:
 def test_only_one_kind_is_removed_where_it_is_named(desk: Command) -> None:
     assert desk("memory", "rm", "ada", "--kind", "session").code == 0
     assert len(json.loads(desk("memory", "list", "--json", "--kind", "workspace").out)) == 2
+
+
+def test_one_typed_context_of_a_session_is_removed_and_the_rest_of_it_stays(flowengine: Command, folder: Path) -> None:
+    seen: list[Any] = []
+
+    def add(context: Context) -> NodeResult:
+        seen.append(context.runtime.kept.get("context:cart"))
+        return NodeResult(1, kept={"context:cart": ["tea"], "context:notes": ["n"], "conversation": [{"turn": 1}]})
+
+    def run_once() -> None:
+        (folder / ".flowengine").mkdir(exist_ok=True)
+        Flow("f", {"a": FunctionNode(add)}).run_sync(store=folder / ".flowengine" / "runs.db", session="ada")
+
+    run_once()
+    wrong = flowengine("memory", "rm", "ada", "--context", "carts")
+    assert (wrong.code, "keeps no typed context 'carts'; did you mean 'cart'?" in wrong.err) == (2, True), wrong.err
+    assert flowengine("memory", "rm", "ada", "--context", "cart", "--kind", "thread").code == 2
+    said = flowengine("memory", "rm", "ada", "--context", "cart", "--dry-run")
+    assert "would remove context 'cart' of session 'ada'" in said.err
+    said = flowengine("memory", "rm", "ada", "--context", "cart")
+    assert (said.code, "removed context 'cart' of session 'ada'" in said.err) == (0, True), said.err
+    left = json.loads(flowengine("memory", "show", "ada").out)
+    assert (left["context:notes"], left["conversation"], "context:cart" in left) == (["n"], [{"turn": 1}], False)
+    run_once()
+    assert seen == [None, None]
 
 
 def test_a_name_that_nothing_has_is_told_with_the_nearest(desk: Command) -> None:

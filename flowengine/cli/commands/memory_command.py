@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 _SESSION: Final = "session"
+_CONTEXT: Final = "context:"
+"""How the data of a typed context are named in a session."""
 _KINDS: Final = (_SESSION, "workspace", "channel", "thread")
 
 
@@ -72,6 +74,22 @@ class _Places:
         from flowengine.memory.scopes.kept_scopes import remove_scope
 
         anyio.run(remove_scope, self._memories, _scope_of(kept), kept.name)
+
+    def check_context(self, kept: _Kept, context: str) -> None:
+        """`UsageError` where a session keeps no such typed context."""
+        whole = self._store.recall(_SESSION, kept.name) or {}
+        known = [name.removeprefix(_CONTEXT) for name in whole if name.startswith(_CONTEXT)]
+        if context not in known:
+            near = did_you_mean(context, known)
+            raise click.UsageError(f"session '{kept.name}' keeps no typed context '{context}'{near}")
+
+    def remove_context(self, kept: _Kept, context: str) -> None:
+        """Take the data of one typed context out of a session: its next run begins with the context's own."""
+
+        def leave_out(before: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+            return before and {name: value for name, value in before.items() if name != _CONTEXT + context}
+
+        self._store.revise(_SESSION, kept.name, leave_out)
 
 
 def _scope_of(kept: _Kept) -> MemoryScope:
@@ -134,18 +152,36 @@ def show_kept(names: tuple[str, ...], kind: str | None, memory: str | None, stor
 
 @command.command("rm")
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@click.option("--context", metavar="ID", help="Of sessions only the data of this typed context.")
 @click.option("--dry-run", is_flag=True, help="Only list what would be removed.")
 @_places
-def remove_kept(names: tuple[str, ...], dry_run: bool, kind: str | None, memory: str | None, store: str | None) -> int:
+def remove_kept(
+    names: tuple[str, ...], context: str | None, dry_run: bool, kind: str | None, memory: str | None, store: str | None
+) -> int:
     """Remove for good what is remembered under these NAMEs. A run that began before still has what it began with."""
+    if context is not None and kind not in (None, _SESSION):
+        raise click.UsageError(f"--context is one of a session's, and a {kind} has none")
     with open_journal(store) as opened:
         places = _open(opened, memory)
-        for each in _chosen(places.list(), names, kind):
+        chosen = _chosen(places.list(), names, kind if context is None else _SESSION)
+        if context is not None:
+            _remove_context(places, chosen, context, dry_run=dry_run)
+            return 0
+        for each in chosen:
             if not dry_run:
                 places.remove(each)
             told = "would remove" if dry_run else "removed"
             complain(f"{told} {each.kind} '{each.name}': {each.entries} {'entry' if each.entries == 1 else 'entries'}")
     return 0
+
+
+def _remove_context(places: _Places, sessions: Sequence[_Kept], context: str, *, dry_run: bool) -> None:
+    for each in sessions:
+        places.check_context(each, context)
+    for each in sessions:
+        if not dry_run:
+            places.remove_context(each, context)
+        complain(f"{'would remove' if dry_run else 'removed'} context '{context}' of session '{each.name}'")
 
 
 def _open(store: JournalStore, memory: str | None) -> _Places:
