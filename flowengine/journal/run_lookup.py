@@ -23,6 +23,7 @@ __all__ = [
     "encode_labels",
     "labels_of",
     "no_such_run",
+    "parse_label_filter",
     "parse_labels",
     "resolve",
     "storable",
@@ -70,6 +71,17 @@ def parse_labels(pairs: Iterable[str]) -> Mapping[str, str]:
         if found.setdefault(name, value) != value:
             raise InputError(f"label {name!r:.80} is given twice, as {found[name]!r} and {value!r}")
     return check_labels(found)
+
+
+def parse_label_filter(pairs: Iterable[str]) -> Mapping[str, str] | None:
+    """Read the labels that a run has to have, all of them; None: no run has them, for it has one value of each.
+
+    >>> parse_label_filter(["team=billing", "env=prod"]), parse_label_filter(["env=prod", "env=test"])
+    ({'team': 'billing', 'env': 'prod'}, None)
+    """
+    asked = [parse_labels([pair]) for pair in pairs]
+    found = {name: value for each in asked for name, value in each.items()}
+    return found if all(found.items() >= each.items() for each in asked) else None
 
 
 def labels_of(started: RunStarted) -> Mapping[str, str]:

@@ -14,7 +14,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from flowengine.core.json_values import dumps
-from flowengine.journal.run_lookup import parse_labels
+from flowengine.journal.run_lookup import parse_label_filter
 from flowengine.version import __version__
 from flowengine.web.api.schemas import (
     ANSWER,
@@ -83,12 +83,15 @@ def _json_response(value: Any, status: int = 200, headers: Mapping[str, str] | N
 async def _list_runs(request: Request) -> Response:
     parts = get_parts(request)
     asked = request.query_params
-    filters = filters_of(asked, parse_labels(asked.getlist("label")), parts.by)
+    labels = parse_label_filter(asked.getlist("label"))
+    filters = filters_of(asked, labels or {}, parts.by)
     days = {"since": filters.since, "until": filters.until, "ended": filters.ended}
     for name in (each for each, day in days.items() if day is None and asked.get(each)):
         raise ProblemError(422, "No such day", f"`{name}` is a day such as 2026-03-01, found {asked[name]!r:.40}")
-    if (page := asked.get("page") or "1") != str(filters.page):
+    if (page := asked.get("page", "1")) != str(filters.page):
         raise ProblemError(422, "No such page", f"`page` is a whole number from 1 on, found {page!r:.40}")
+    if labels is None:
+        return _json_response({"runs": [], "total": 0, "page": filters.page, "pages": 1})
     found = await parts.shelf.do(parts.shelf.page, query_of(filters), filters.page)
     pages = max(1, -(-found.total // PAGE_SIZE))
     lines = [to_run_line(each) for each in found.lines] if filters.page <= pages else []
@@ -163,7 +166,7 @@ async def _get_openapi(request: Request) -> Response:
     return _json_response(make_document(request.scope.get("root_path", "")))
 
 
-_DAY: Final = {"type": "string", "format": "date"}
+_DAY: Final = {"type": "string", "anyOf": [{"format": "date"}, {"maxLength": 0}]}
 _PAGE: Final = {"type": "integer", "minimum": 1, "maximum": 99_999_999}
 _RUN_ID_PARAMETER: Final = Parameter("run_id", "The run's id.", "path")
 _NO_RUN: Final[Mapping[int, tuple[str, str | None]]] = {404: ("There is no such run.", "Problem")}

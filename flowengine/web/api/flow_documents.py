@@ -52,6 +52,7 @@ _PROBLEM: Final[Schema] = {
     "properties": {"title": _TEXT, "status": {"type": "integer"}, "detail": _TEXT, "run_id": _TEXT},
     "required": ["title", "status"],
 }
+_CONTENT: Final = "^data:[^,]{0,200};base64,([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
 _STREAM: Final = "`progress` and `token` events, and at the end `result`, `question` or `error`."
 
 
@@ -62,7 +63,7 @@ def input_schema(flow: Flow) -> Schema:
     files = {
         name: {
             "type": "string",
-            "format": "uri",
+            "pattern": f"{_CONTENT}|^https?://" if flow.plan.files.allow_urls else _CONTENT,
             "description": f"{field.description} (data:TYPE;base64,CONTENT or an address)".strip(),
         }
         for name, field in fields.items()

@@ -19,7 +19,7 @@ from starlette.responses import Response
 
 from flowengine.engine.events import Event
 from flowengine.flow import Flow
-from flowengine.journal.run_lookup import parse_labels
+from flowengine.journal.run_lookup import parse_label_filter, parse_labels
 from flowengine.web.api.flow_documents import describe_flows
 from flowengine.web.api.http_answers import (
     accepted_response,
@@ -153,11 +153,11 @@ class _FlowRoutes:
 
     async def list_runs(self, request: Request) -> Response:
         asked = request.query_params
+        labels = parse_label_filter(asked.getlist("label"))
+        if labels is None:
+            return json_response({"runs": []})
         found = await self._service.list_runs(
-            caller_of(request),
-            flow=asked.get("flow", ""),
-            status=asked.get("status", ""),
-            labels=parse_labels(asked.getlist("label")),
+            caller_of(request), flow=asked.get("flow", ""), status=asked.get("status", ""), labels=labels
         )
         return json_response({"runs": [each._asdict() | {"path": None} for each in found]})
 
