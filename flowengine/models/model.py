@@ -63,6 +63,11 @@ class PromptCache(NamedTuple):
     is_asked_again: bool = True
     """Whether another prompt that begins alike is to come: writing to some vendors' caches costs more than asking."""
 
+    @property
+    def is_wanted(self) -> bool:
+        """Whether writing the prompt to a cache is worth its price, or was asked for."""
+        return self.is_asked_for or self.is_asked_again
+
     @classmethod
     def of(cls, choice: PromptCaching | None, *names: str, is_asked_again: bool = True) -> PromptCache:
         """As an author chose: `auto`, `off`, or None for nothing. `names`: what requests that begin alike share. Where
@@ -327,6 +332,10 @@ class LoadsLibrary(Protocol):
 
     def preload(self) -> None:
         """Start loading in the background, for a call that will come."""
+        ...
+
+    async def ready(self) -> None:
+        """Wait until it is loaded."""
         ...
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from sys import float_info
 from typing import Any, Final, TypeAlias, cast
 
-from flowengine.models.model import read_token_count
+from flowengine.models.model import Model, Request, read_token_count
 from flowengine.models.table_rates import Rate, read_number, read_rates
 from flowengine.models.vendors import OTHERS, VENDORS, Vendor
 
@@ -35,6 +35,7 @@ __all__ = [
     "listed_vendor",
     "listed_vision",
     "longest_answer",
+    "seconds_of_call",
 ]
 
 # --- litellm's table of models, read without importing litellm
@@ -187,6 +188,11 @@ def longest_answer(provider: str, name: str, *, prompt_tokens: int = 0) -> int |
         return longest or None
     # Some models have one window for both, and refuse to be asked for more than what is left of it.
     return min(longest, max(window - prompt_tokens, _SHORTEST))
+
+
+def seconds_of_call(model: Model, request: Request) -> float:
+    """Seconds that a call of a model may take in all: as long as its longest answer may take, where nothing is said."""
+    return request.seconds(None if request.timeout is not None else longest_answer(model.provider, model.name))
 
 
 def context_window(provider: str, name: str) -> int | None:

@@ -3,6 +3,7 @@
 Sources, read in November 2026:
     [chat]       developers.openai.com/api/reference/resources/chat/subresources/completions/methods/create
     [responses]  developers.openai.com/api/reference/resources/responses/methods/create
+    [cache]      developers.openai.com/api/docs/guides/prompt-caching
     [models]     developers.openai.com/api/docs/models: interfaces and efforts of each model
     [checklist]  developers.openai.com/api/docs/guides/deployment-checklist
     [tools]      "Function tools with reasoning_effort are not supported for gpt-5.x in /v1/chat/completions": the API's
@@ -33,12 +34,13 @@ _COMMON: Final = frozenset(
 _KEYS: Final[Mapping[str, frozenset[str]]] = {
     "chat": _COMMON
     | {"max_completion_tokens", "seed", "presence_penalty", "frequency_penalty", "reasoning_effort", "verbosity"}
-    | {"parallel_tool_calls", "prompt_cache_key", "service_tier", "logit_bias", "metadata", "store", "user"},
+    | {"parallel_tool_calls", "prompt_cache_key", "service_tier", "logit_bias", "metadata", "store", "user"}
+    | {"prompt_cache_options"},
     "responses": frozenset(
         {
             *("model", "input", "instructions", "store", "include", "reasoning", "text", "tools", "tool_choice"),
             *("parallel_tool_calls", "max_output_tokens", "temperature", "top_p", "service_tier", "prompt_cache_key"),
-            *("stream", "metadata"),
+            *("stream", "metadata", "prompt_cache_options"),
         }
     ),
     "anthropic": frozenset(
@@ -99,12 +101,18 @@ _CODEX: Final = {r"gpt-5(\.1)?-codex(-mini)?$": _USUAL}
 _THINKING: Final = re.compile(r"o\d|gpt-5(?!-chat)|gpt-6|chat-latest|(gpt-)?daybreak")
 _UNASKED_NONE: Final = re.compile(r"gpt-5\.[1-4](?!-(pro|codex|chat))|gpt-5\.3-codex")
 """Think only where they are asked to. [models]"""
+_UNMARKED: Final = re.compile(r"o\d|gpt-[34]|chatgpt|gpt-5(\.[0-5])?(?![.\d])")
+"""Whose prompts can have no marks for the cache. [cache]"""
 _RESPONSES_ALONE: Final = re.compile(r"(o\d|gpt-[\d.]+)-pro|.*codex|.*deep-research|gpt-daybreak")
 
 
 def _judge_openai(name: str, kind: str, body: Mapping[str, Any]) -> Iterator[str]:
     effort = body.get("reasoning_effort", (body.get("reasoning") or {}).get("effort"))
     efforts = _first(_CODEX, name) or _first(_OPENAI_EFFORTS, name)
+    if "prompt_cache" in str({**body, "prompt_cache_key": ""}).replace("prompt_cache_key", "") and _UNMARKED.match(
+        name
+    ):
+        yield "its cache takes no marks"
     if _RESPONSES_ALONE.match(name) and kind == "chat":
         yield "it has no chat completions"
     if not _THINKING.match(name):

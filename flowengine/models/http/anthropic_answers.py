@@ -52,7 +52,14 @@ def read_message(body: Mapping[str, Any]) -> VendorAnswer:
     if not isinstance(content, list):
         raise IncompleteAnswerError("the server's answer is empty, it has no content", is_final=not body)
     usage, model = as_object(body.get("usage")), as_text(body.get("model"))
-    return VendorAnswer(_to_reply(list_of_objects(content), body.get("stop_reason"), usage, model))
+    return _to_answer(list_of_objects(content), body.get("stop_reason"), usage, model)
+
+
+def _to_answer(
+    blocks: Sequence[Mapping[str, Any]], stop_reason: Any, usage: Mapping[str, Any], model: str
+) -> VendorAnswer:
+    hour_writes = read_token_count(as_object(usage.get("cache_creation")).get("ephemeral_1h_input_tokens"))
+    return VendorAnswer(_to_reply(blocks, stop_reason, usage, model), hour_writes=hour_writes or 0)
 
 
 def _to_reply(blocks: Sequence[Mapping[str, Any]], stop_reason: Any, usage: Mapping[str, Any], model: str) -> Reply:
@@ -146,7 +153,7 @@ class MessageCollector:
             blocks[index][field] = as_text(blocks[index].get(field)) + "".join(pieces)
         for index, pieces in self._inputs.items():
             blocks[index]["input"] = "".join(pieces) or blocks[index].get("input") or {}
-        return VendorAnswer(_to_reply([*blocks.values()], self._stop_reason, self._usage, self._model))
+        return _to_answer([*blocks.values()], self._stop_reason, self._usage, self._model)
 
     def _take(self, event: dict[str, Any]) -> str:
         match event.get("type"):

@@ -23,7 +23,13 @@ from flowengine.models.http.anthropic_answers import (
     MessageCollector,
     read_message,
 )
-from flowengine.models.http.anthropic_schema import answer_format, as_tool_input, is_object, takes_as_format
+from flowengine.models.http.anthropic_schema import (
+    answer_format,
+    as_tool_input,
+    is_object,
+    make_strict_tools,
+    takes_as_format,
+)
 from flowengine.models.http.chat_protocol import VendorAnswer
 from flowengine.models.http.vendor_traits import VendorTraits
 from flowengine.models.messages import Message, ToolRequest
@@ -57,14 +63,16 @@ def split_text(text: str, stable: int) -> list[dict[str, Any]]:
 def mark_prefixes(body: dict[str, Any], minimum: int) -> None:
     """Mark the prompt of a body whose messages have the marks of `split_text`; those that keep nothing go.
 
-    Where tools have answered, the whole chat is marked too: the next round begins with it. The API takes four marks.
+    Where tools have answered, the whole chat is marked too: the next round begins with it. The API takes four marks,
+    and none of five minutes before one of an hour: where an author asks for a mark, all are as that one.
     """
+    mark = body.get(_MARK_KEY, MARK)
     size = 0
     for part in ("tools", "system"):
         blocks: list[dict[str, Any]] = body.get(part) or []
         size += sum(map(_size_of, blocks))
         if blocks and size >= minimum:
-            blocks[-1][_MARK_KEY] = MARK
+            blocks[-1][_MARK_KEY] = mark
     marked: list[dict[str, Any]] = []
     for block in _each_block(body):
         size += _size_of(block)
@@ -73,9 +81,9 @@ def mark_prefixes(body: dict[str, Any], minimum: int) -> None:
     last: dict[str, Any] = body["messages"][-1]["content"][-1]
     has_answers = any(each.get("type") == "tool_result" for each in _each_block(body))
     if has_answers and size >= minimum and _can_be_marked(last):
-        last[_MARK_KEY] = MARK
+        last[_MARK_KEY] = mark
     for block in marked[-1:]:
-        block[_MARK_KEY] = MARK
+        block[_MARK_KEY] = mark
 
 
 def _each_block(body: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -121,9 +129,7 @@ class AnthropicMessages:
     def body(self, request: Request, traits: VendorTraits, *, stream: bool) -> dict[str, Any]:
         body: dict[str, Any] = {"model": request.model, "max_tokens": 0}
         cache = request.cache
-        is_marked = (
-            cache is not None and traits.cache_marks == "blocks" and (cache.is_asked_for or cache.is_asked_again)
-        )
+        is_marked = cache is not None and traits.cache_marks == "blocks" and cache.is_wanted
         body |= _make_chat(request.messages, is_marked=is_marked)
         body |= _make_options(request, traits)
         body |= _make_tools(request, traits, is_thinking=_is_thinking(body))
@@ -266,7 +272,10 @@ def _make_tools(request: Request, traits: VendorTraits, *, is_thinking: bool) ->
         tools = [{"name": name, "input_schema": {"type": "object"}} for name in called]
         return {"tools": tools, "tool_choice": {"type": "none"}} if tools else {}
     choice = _make_choice(request.extra, takes_forced=traits.can.takes_forced_tool is not False and not is_thinking)
-    return {"tools": [_make_tool(each) for each in request.tools], **({"tool_choice": choice} if choice else {})}
+    tools = [_make_tool(each) for each in request.tools]
+    if traits.strict_tools:
+        make_strict_tools(tools)
+    return {"tools": tools, **({"tool_choice": choice} if choice else {})}
 
 
 def _make_tool(schema: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,13 +10,11 @@ from hashlib import blake2b
 from typing import Any, Final, cast
 
 from flowengine.models.attachments import openai_parts
+from flowengine.models.http.chat_protocol import OF_CALL
 from flowengine.models.http.vendor_traits import VendorTraits
 from flowengine.models.messages import Message, as_dict
 
 __all__ = ["KeptFields", "to_chat_message", "vendor_parts_of"]
-
-_OF_CALL: Final = "of_tool_call"
-"""The key of a part that belongs to a tool call: its id."""
 
 
 def to_chat_message(message: Message, traits: VendorTraits) -> dict[str, Any]:
@@ -29,11 +27,11 @@ def to_chat_message(message: Message, traits: VendorTraits) -> dict[str, Any]:
     if message.attachments:
         shape["content"] = openai_parts(message)
     for part in message.vendor_parts:
-        if _OF_CALL not in part:
+        if OF_CALL not in part:
             shape.update({name: value for name, value in part.items() if name in traits.kept_fields})
             continue
         for call in shape.get("tool_calls", ()):
-            if call["id"] == part[_OF_CALL]:
+            if call["id"] == part[OF_CALL]:
                 call.update({name: value for name, value in part.items() if name in traits.kept_of_calls})
     return shape
 
@@ -57,7 +55,7 @@ def vendor_parts_of(
     """Returns the parts of a message and its tool calls that the vendor needs back: (id, raw call)."""
     kept = {name: message[name] for name in traits.kept_fields if message.get(name)}
     of_calls = (
-        {_OF_CALL: id, **{name: call[name] for name in traits.kept_of_calls if call.get(name)}} for id, call in calls
+        {OF_CALL: id, **{name: call[name] for name in traits.kept_of_calls if call.get(name)}} for id, call in calls
     )
     return (*([kept] if kept else []), *(each for each in of_calls if len(each) > 1))
 

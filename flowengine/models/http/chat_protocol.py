@@ -18,14 +18,17 @@ from flowengine.models.messages import ToolRequest, texts_of
 from flowengine.models.model import Reply, Request, read_token_count
 
 __all__ = [
+    "OF_CALL",
     "ChatProtocol",
     "EventReader",
     "IncompleteAnswerError",
     "StreamFailureError",
     "StreamedEvent",
     "VendorAnswer",
+    "api_key_header",
     "as_object",
     "as_text",
+    "bearer_header",
     "ends_in_half",
     "join_surrogates",
     "list_of_objects",
@@ -110,6 +113,21 @@ def _is_vector(value: Any) -> bool:
 
 # --- What a protocol is
 
+OF_CALL: Final = "of_tool_call"
+"""The key of a message's part that belongs to a tool call: its id."""
+
+
+def bearer_header(settings: Mapping[str, Any]) -> dict[str, str]:
+    """The key of a connection as OpenAI's protocols have it."""
+    key = settings.get("api_key")
+    return {"authorization": f"Bearer {key}"} if key else {}
+
+
+def api_key_header(settings: Mapping[str, Any]) -> dict[str, str]:
+    """The same as Azure has it."""
+    key = settings.get("api_key")
+    return {"api-key": str(key)} if key else {}
+
 
 class VendorAnswer(NamedTuple):
     """An answer as the vendor gave it."""
@@ -118,6 +136,8 @@ class VendorAnswer(NamedTuple):
     """Without price, seconds and provider."""
     refusal: str = ""
     """What the model said instead of an answer."""
+    hour_writes: int = 0
+    """Of the tokens that were written to a cache, those that it keeps for an hour."""
 
 
 class StreamedEvent(NamedTuple):

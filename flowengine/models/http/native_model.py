@@ -43,7 +43,7 @@ from flowengine.models.http.vendor_endpoint import (
 from flowengine.models.http.vendor_traits import NATIVE, VendorTraits, traits_of
 from flowengine.models.model import Model, Reply, Request, stream_whole
 from flowengine.models.outbound import check_outbound
-from flowengine.models.pricing import longest_answer
+from flowengine.models.pricing import seconds_of_call
 from flowengine.models.vendors import BATCH_PRICE, BATCH_VENDORS, Vendor, vendor_named
 from flowengine.models.wrappers.priced import cost_of
 
@@ -95,7 +95,7 @@ class NativeModel:
         if moved is not None:
             return await moved[0].complete(moved[1])
         protocol = self._protocol_for(request)
-        post = self._post(request, stream=False)
+        post = self._post(request, protocol, stream=False)
         started = time.perf_counter()
         place, is_cheap = CALL.get(), False
         if place is not None and self.provider in BATCH_VENDORS:
@@ -103,7 +103,7 @@ class NativeModel:
             body, is_cheap = await place.batcher.answer(place, call)
             place.is_cheap = is_cheap
         else:
-            body = await self._endpoint.exchange(post, self._seconds_of(request))
+            body = await self._endpoint.exchange(post, seconds_of_call(self, request))
         with self._endpoint.telling_errors():
             answer = protocol.read(body, self._traits)
         return self._finish(answer, request, time.perf_counter() - started, BATCH_PRICE if is_cheap else 1)
@@ -120,8 +120,8 @@ class NativeModel:
                 yield whole
             return
         protocol = self._protocol_for(request)
-        post = self._post(request, stream=True)
-        started, patience = time.perf_counter(), Patience(self._seconds_of(request))
+        post = self._post(request, protocol, stream=True)
+        started, patience = time.perf_counter(), Patience(seconds_of_call(self, request))
         async with AsyncExitStack() as stack:
             with self._endpoint.telling_errors(patience, post), patience.limit():
                 answer = await stack.enter_async_context(send_call(post))
@@ -202,8 +202,8 @@ class NativeModel:
         )
         return moved, replace(request, extra=rest)
 
-    def _post(self, request: Request, *, stream: bool) -> HttpCall:
-        endpoint, traits, protocol = self._endpoint, self._traits, self._protocol_for(request)
+    def _post(self, request: Request, protocol: ChatProtocol, *, stream: bool) -> HttpCall:
+        endpoint, traits = self._endpoint, self._traits
         check_outbound(endpoint.full_name, {"api_base": endpoint.base})
         name = self.name if "/" in self.name else vendor_named(self.provider).model_prefix + self.name
         asked = replace(
@@ -222,9 +222,6 @@ class NativeModel:
             settings = {"api_version": traits.api_version, **settings}
         return endpoint.post(protocol.path(name, settings), protocol.headers(settings), body, stream=stream)
 
-    def _seconds_of(self, request: Request) -> float:
-        return request.seconds(None if request.timeout is not None else longest_answer(self.provider, self.name))
-
     # --- What comes back
 
     def _finish(self, answer: VendorAnswer, request: Request, seconds: float, share: float = 1) -> Reply:
@@ -232,7 +229,7 @@ class NativeModel:
         reply = answer.reply._replace(content=join_surrogates(answer.reply.content))
         cost = reply.cost_usd
         if cost is None:
-            cost = cost_of(self.provider, self.name, reply.usage, request.extra)
+            cost = cost_of(self.provider, self.name, reply.usage, request.extra, hour_writes=answer.hour_writes)
         reply = reply._replace(
             model=reply.model or self.name,
             provider=self.provider,

@@ -17,11 +17,14 @@ from flowengine.models.http.chat_protocol import (
     StreamedEvent,
     StreamFailureError,
     VendorAnswer,
+    api_key_header,
     as_object,
     as_text,
+    bearer_header,
     list_of_objects,
     with_own_ids,
 )
+from flowengine.models.http.openai_cache import find_shared_beginning
 from flowengine.models.http.openai_schema import describe_function, describe_schema
 from flowengine.models.http.vendor_traits import VendorTraits
 from flowengine.models.messages import ToolRequest
@@ -46,8 +49,7 @@ class OpenAIChat:
         return f"/{service}"
 
     def headers(self, settings: Mapping[str, Any]) -> dict[str, str]:
-        key = settings.get("api_key")
-        return {"authorization": f"Bearer {key}"} if key else {}
+        return bearer_header(settings)
 
     def body(self, request: Request, traits: VendorTraits, *, stream: bool) -> dict[str, Any]:
         body: dict[str, Any] = {
@@ -67,7 +69,12 @@ class OpenAIChat:
             body["stream"] = True
             if traits.takes_stream_options:
                 body["stream_options"] = {"include_usage": True}
-        return body | traits.cache_options(request.cache) | _options(request, traits)
+        body |= traits.cache_options(request.cache)
+        if (shared := find_shared_beginning(request, traits)) is not None:
+            text = request.messages[shared.message].content
+            body["messages"][shared.message]["content"] = shared.split_text(text, "text")
+            body |= shared.options
+        return body | _options(request, traits)
 
     def read(self, body: Mapping[str, Any], traits: VendorTraits) -> VendorAnswer:
         choice = _first_choice(body)
@@ -107,8 +114,7 @@ class AzureChat(OpenAIChat):
         return f"/openai/deployments/{quote(model, safe='')}/{service}?api-version={version}"
 
     def headers(self, settings: Mapping[str, Any]) -> dict[str, str]:
-        key = settings.get("api_key")
-        return {"api-key": str(key)} if key else {}
+        return api_key_header(settings)
 
 
 _AZURE_VERSION: Final = "2024-10-21"

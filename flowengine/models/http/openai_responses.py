@@ -14,9 +14,10 @@ from itertools import takewhile
 from typing import Any, Final, cast
 
 from flowengine.models.attachments import responses_parts
-from flowengine.models.http.chat_protocol import VendorAnswer
+from flowengine.models.http.chat_protocol import OF_CALL, VendorAnswer, api_key_header, bearer_header
+from flowengine.models.http.openai_cache import SharedBeginning, find_shared_beginning
 from flowengine.models.http.openai_schema import describe_function, describe_schema
-from flowengine.models.http.responses_answers import OF_CALL, PHASE, REASONING, ResponseCollector, read_response
+from flowengine.models.http.responses_answers import PHASE, REASONING, ResponseCollector, read_response
 from flowengine.models.http.vendor_traits import VendorTraits
 from flowengine.models.messages import Message
 from flowengine.models.model import Request
@@ -31,23 +32,29 @@ class OpenAIResponses:
         return "/responses"
 
     def headers(self, settings: Mapping[str, Any]) -> dict[str, str]:
-        key = settings.get("api_key")
-        return {"authorization": f"Bearer {key}"} if key else {}
+        return bearer_header(settings)
 
     def body(self, request: Request, traits: VendorTraits, *, stream: bool) -> dict[str, Any]:
         told = list(takewhile(lambda each: each.role == "system", request.messages))
-        items = [item for each in request.messages[len(told) :] for item in _to_items(each, traits)]
+        shared = find_shared_beginning(request, traits)
+        if shared is not None and shared.message < len(told):
+            told = []  # No mark can stand in the instructions.
+        items = [
+            item
+            for at, each in enumerate(request.messages[len(told) :], len(told))
+            for item in _to_items(each, traits, shared if shared is not None and at == shared.message else None)
+        ]
         body: dict[str, Any] = {"model": request.model, "input": items, "store": False}
         if instructions := "\n\n".join(each.content for each in told if each.content.strip()):
             body["instructions"] = instructions
         if request.max_tokens is not None:
             body["max_output_tokens"] = request.max_tokens
+        body |= traits.cache_options(request.cache) | (shared.options if shared is not None else {})
         body |= _make_options(request, traits)
         if request.tools:
             body["tools"] = [_make_tool(each, traits) for each in request.tools]
         if request.response_schema is not None and (traits.schema_with_tools or not request.tools):
             body |= _ask_for_schema(request, traits, body.get("text", {}))
-        body |= traits.cache_options(request.cache)
         return body | {"stream": True} if stream else body
 
     def read(self, body: Mapping[str, Any], traits: VendorTraits) -> VendorAnswer:
@@ -65,8 +72,7 @@ class AzureResponses(OpenAIResponses):
         return "/responses" if is_below else "/openai/v1/responses"
 
     def headers(self, settings: Mapping[str, Any]) -> dict[str, str]:
-        key = settings.get("api_key")
-        return {"api-key": str(key)} if key else {}
+        return api_key_header(settings)
 
 
 OPENAI_RESPONSES: Final = OpenAIResponses()
@@ -76,14 +82,16 @@ AZURE_RESPONSES: Final = AzureResponses()
 # --- The chat, as items
 
 
-def _to_items(message: Message, traits: VendorTraits) -> Iterator[dict[str, Any]]:
+def _to_items(message: Message, traits: VendorTraits, shared: SharedBeginning | None) -> Iterator[dict[str, Any]]:
+    """`shared`: what other prompts begin with, where it ends in the message."""
+    text = message.content if shared is None else shared.split_text(message.content, "input_text")
     match message.role:
         case "system":
-            yield {"role": "developer", "content": message.content}
+            yield {"role": "developer", "content": text}
         case "tool":
             yield {"type": "function_call_output", "call_id": message.tool_call_id or "", "output": message.content}
         case "user":
-            yield {"role": "user", "content": responses_parts(message) if message.attachments else message.content}
+            yield {"role": "user", "content": responses_parts(message) if message.attachments else text}
         case "assistant":
             yield from _to_answer_items(message, traits)
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from flowengine.models.http.chat_protocol import (
+    OF_CALL,
     IncompleteAnswerError,
     StreamedEvent,
     StreamFailureError,
@@ -25,12 +26,10 @@ from flowengine.models.http.vendor_traits import VendorTraits
 from flowengine.models.messages import ToolRequest
 from flowengine.models.model import Reply, TokenUsage, read_finish_reason, read_token_count
 
-__all__ = ["OF_CALL", "PHASE", "REASONING", "ResponseCollector", "read_response"]
+__all__ = ["PHASE", "REASONING", "ResponseCollector", "read_response"]
 
 REASONING: Final = "reasoning"
 """The type of the items that go back as they came."""
-OF_CALL: Final = "of_tool_call"
-"""The key of a part that stands before a tool call: its id."""
 PHASE: Final = "phase"
 """The key of the part that says what the text beside tool calls is."""
 _REMARK: Final = "commentary"

@@ -107,15 +107,16 @@ class VendorTraits:
     can: Capabilities = field(default_factory=Capabilities)
     """What the model can do."""
 
+    @property
+    def marks_beginnings(self) -> bool:
+        """Whether OpenAI's cache is told how far prompts begin alike."""
+        return self.can.writes_cache_unasked and self.cache_marks == "key"
+
     def cache_options(self, cache: PromptCache | None) -> dict[str, Any]:
         """What OpenAI's protocols say of the cache: a key of requests that begin alike, or that none is written."""
         if cache is None:
             return {}
-        if (
-            self.can.writes_cache_unasked
-            and self.cache_marks == "key"
-            and not (cache.is_asked_for or cache.is_asked_again)
-        ):
+        if self.marks_beginnings and not cache.is_wanted:
             return {"prompt_cache_options": {"mode": "explicit"}}
         is_sent = self.cache_marks == "key" or (self.cache_marks == "key if asked for" and cache.is_asked_for)
         return {"prompt_cache_key": cache.key} if is_sent and cache.key else {}
@@ -192,7 +193,7 @@ _BEFORE_SCHEMAS: Final = (
     r"^(ft:)?(gpt-4-turbo|gpt-4-\d|gpt-3\.5|gpt-4$|gpt-4o-2024-05-13|chatgpt-4o|o1-mini|o1-preview)"
 )
 
-_FOUR_FIVE: Final = {"structured_output": "json_schema", "schema_with_tools": True}
+_FOUR_FIVE: Final = {"structured_output": "json_schema", "schema_with_tools": True, "strict_tools": True}
 _ADAPTIVE: Final = {**_FOUR_FIVE, "longest_answer": 128_000, "cache_minimum": 512}
 """Anthropic's models that decide themselves how long they think."""
 
@@ -221,6 +222,7 @@ NATIVE: Final[Mapping[str, VendorTraits]] = {
             "https://platform.claude.com/docs/en/api/messages",
             "https://platform.claude.com/docs/en/about-claude/models/overview",  # the longest answers
             "https://platform.claude.com/docs/en/build-with-claude/structured-outputs",  # from 4.5 on
+            "https://platform.claude.com/docs/en/agents-and-tools/tool-use/strict-tool-use",
             "https://platform.claude.com/docs/en/build-with-claude/adaptive-thinking",
             "https://platform.claude.com/docs/en/build-with-claude/effort",
             "https://platform.claude.com/docs/en/build-with-claude/prompt-caching",  # the minimum

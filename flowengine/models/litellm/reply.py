@@ -45,7 +45,7 @@ def read_reply(response: Any, provider: str, name: str, seconds: float, keys: Se
     """A whole answer, without these keys. Refused content is an error, since it is no answer to what was asked."""
     body = response.model_dump()
     try:
-        reply, refusal = OPENAI_CHAT.read(body, _TRAITS)
+        reply, refusal, _ = OPENAI_CHAT.read(body, _TRAITS)
     except IncompleteAnswerError as error:
         raise TransientModelError(f"{provider}/{name}: {error}") from None
     message: Mapping[str, Any] = body["choices"][0]["message"]
@@ -113,7 +113,7 @@ class PieceCollector:
     def reply(self, seconds: float) -> Reply:
         """The whole answer, once the last chunk was taken."""
         try:
-            reply, refusal = self._answer.answer()
+            reply, refusal, _ = self._answer.answer()
         except IncompleteAnswerError as error:
             raise TransientModelError(f"{self._provider}/{self._name}: {error}") from None
         reply = reply._replace(

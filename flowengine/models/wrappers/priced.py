@@ -28,10 +28,13 @@ __all__ = ["PricedModel", "cost_of", "find_user_price", "price_of", "with_price"
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
-def cost_of(provider: str, name: str, usage: TokenUsage, extra: Mapping[str, Any] = _NOTHING) -> float | None:
+def cost_of(
+    provider: str, name: str, usage: TokenUsage, extra: Mapping[str, Any] = _NOTHING, *, hour_writes: int = 0
+) -> float | None:
     """Dollars for one call; None where the table has no price of the model, or the tokens are unknown.
 
-    `extra`: options of the call; a service tier has rates of its own.
+    `extra`: options of the call; a service tier has rates of its own. `hour_writes`: of the tokens that were written
+    to a cache, those that it keeps for an hour.
 
     >>> cost_of("openai", "gpt-4o-mini", TokenUsage(1000, 100, 600))
     0.000165
@@ -51,7 +54,9 @@ def cost_of(provider: str, name: str, usage: TokenUsage, extra: Mapping[str, Any
     hours = 12 if extra.get("prompt_cache_retention") == "24h" else 0
     cost = (prompt - cached - written) * into + (answer - thought) * out
     cost += cached * _or(pick("cache_read_input_token_cost"), into)
-    cost += written * _or(pick("cache_creation_input_token_cost", hours=hours), into)
+    for_an_hour = min(hour_writes, written)
+    cost += for_an_hour * _or(pick("cache_creation_input_token_cost", hours=hours or 1), into)
+    cost += (written - for_an_hour) * _or(pick("cache_creation_input_token_cost", hours=hours), into)
     cost += thought * _or(pick("output_cost_per_reasoning_token"), out)
     return round(cost + _or(read_number(entry.get("input_cost_per_request")), 0.0), 12)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,10 +13,12 @@ from flowengine.core.file_values import FileValue, binding_files, hash_of
 from flowengine.errors import ModelError, PermanentModelError, TransientModelError
 from flowengine.models.http.anthropic_answers import read_message
 from flowengine.models.http.anthropic_messages import ANTHROPIC_MESSAGES
+from flowengine.models.http.chat_protocol import StreamedEvent
 from flowengine.models.http.native_model import NativeModel
 from flowengine.models.http.vendor_traits import traits_of
 from flowengine.models.messages import Message, ToolRequest
-from flowengine.models.model import Reply, Request, TokenUsage
+from flowengine.models.model import PromptCache, Reply, Request, TokenUsage
+from flowengine.models.wrappers.priced import cost_of
 from tests.support.model_answers import Completion, Failure, Raw, StreamFailure, Thinking, ToolCall, Truncated
 from tests.support.model_server import ModelServer
 
@@ -134,11 +137,77 @@ def test_files_that_are_attached_are_blocks_before_the_text() -> None:
 
 def test_tools_have_the_apis_form_and_their_choice_its_words() -> None:
     made = body(USER, tools=(LOOK,), extra={"tool_choice": "required", "parallel_tool_calls": False})
-    schema = LOOK["function"]["parameters"]  # type: ignore[index] # pyright: ignore[reportArgumentType, reportCallIssue, reportUnknownVariableType]
-    assert made["tools"] == [{"name": "look", "description": "Look somewhere.", "input_schema": schema}]
+    schema = {"type": "object", "properties": {"at": {"type": "string"}}, "additionalProperties": False}
+    tool = {"name": "look", "description": "Look somewhere.", "input_schema": schema, "strict": True}
+    assert made["tools"] == [tool]
     assert made["tool_choice"] == {"type": "any", "disable_parallel_tool_use": True}
     named = {"type": "function", "function": {"name": "look"}}
     assert body(USER, tools=(LOOK,), extra={"tool_choice": named})["tool_choice"] == {"type": "tool", "name": "look"}
+
+
+def tool_of(properties: dict[str, Any], **more: Any) -> dict[str, Any]:
+    parameters = {"type": "object", "properties": properties, **more}
+    return {"type": "function", "function": {"name": "f", "parameters": parameters}}
+
+
+ROWS = {"type": "array", "items": {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}}
+OPTIONAL = {f"p{number}": {"type": ["integer", "null"]} for number in range(9)}
+
+
+@pytest.mark.parametrize(
+    ("tools", "strict"),
+    [
+        ([tool_of({"a": {"type": "array", "items": {"type": "string"}}, "b": {"enum": [1], "type": "integer"}})], "y"),
+        ([tool_of({"a": {"type": "integer", "minimum": 1, "default": 2}}, required=["a"])], "y"),
+        ([tool_of({"a": ROWS})], "n"),
+        ([tool_of({})], "n"),
+        ([tool_of({"a": {}})], "n"),
+        ([tool_of({"a": {"type": "integer"}}, additionalProperties=True)], "n"),
+        ([tool_of({"a": {"$ref": "#/$defs/A"}}, **{"$defs": {"A": {"type": "string"}}})], "n"),
+        ([tool_of({"a": {"type": "integer"}})] * 22, "y" * 20 + "nn"),
+        ([tool_of(OPTIONAL), tool_of(OPTIONAL), tool_of({"a": {"type": "integer"}})], "yny"),
+    ],
+)
+def test_tools_are_strict_as_far_as_the_apis_grammar_goes(tools: list[dict[str, Any]], strict: str) -> None:
+    made = body(USER, tools=tuple(tools))["tools"]
+    assert "".join("y" if each.get("strict") else "n" for each in made) == strict
+    assert all(("additionalProperties" in each["input_schema"]) >= each.get("strict", False) for each in made)
+    elsewhere = traits_of("anthropic", "claude-haiku-4-5", is_elsewhere=True)
+    older = traits_of("anthropic", "claude-sonnet-4-0")
+    for traits in (elsewhere, older):
+        request = Request("m", (USER,), tools=tuple(tools))
+        assert not any("strict" in each for each in ANTHROPIC_MESSAGES.body(request, traits, stream=False)["tools"])
+
+
+def test_all_marks_of_a_prompt_keep_it_as_long_as_its_author_asks_for() -> None:
+    system, question = Message("system", "x" * 9000), Message("user", "y" * 9000 + "Why?", stable=9000)
+    for given in ({}, {"cache_control": {"type": "ephemeral", "ttl": "1h"}}):
+        made = body(system, question, cache=PromptCache("k"), extra=given)
+        marked = [made["system"][-1], made["messages"][0]["content"][0]]
+        mark = given.get("cache_control", {"type": "ephemeral"})
+        assert [each["cache_control"] for each in marked] == [mark] * 2
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_what_a_cache_keeps_for_an_hour_costs_twice_as_much_as_the_prompt(stream: bool) -> None:
+    usage = {
+        "input_tokens": 100,
+        "output_tokens": 0,
+        "cache_creation_input_tokens": 1000,
+        "cache_creation": {"ephemeral_5m_input_tokens": 400, "ephemeral_1h_input_tokens": 600},
+    }
+    whole = {"content": [{"type": "text", "text": "x"}], "stop_reason": "end_turn", "model": "m", "usage": usage}
+    answer = read_message(whole)
+    if stream:
+        collector = ANTHROPIC_MESSAGES.collector(traits_of("anthropic", "claude-haiku-4-5"))
+        for event in (
+            {"type": "message_start", "message": {"model": "m", "usage": usage}},
+            {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 0}},
+        ):
+            collector.add(StreamedEvent(json.dumps(event)))
+        answer = collector.answer()
+    cost = cost_of("anthropic", "claude-haiku-4-5", answer.reply.usage, hour_writes=answer.hour_writes)
+    assert cost == pytest.approx((100 + 400 * 1.25 + 600 * 2) * 1e-6)
 
 
 def test_a_chat_with_calls_names_its_tools_where_none_may_be_called_any_more() -> None:
