@@ -30,7 +30,7 @@ from flowengine.models.wrappers.priced import find_user_price, with_price
 from flowengine.models.wrappers.retrying import FallbackModel, RetryingModel
 from flowengine.models.wrappers.timed import TimedModel
 
-__all__ = ["NamedModels", "TrackedEnviron", "check_taken", "find_default", "open_model", "prepare_model"]
+__all__ = ["NamedModels", "TrackedEnviron", "check_taken", "find_default", "load_models", "open_model", "prepare_model"]
 
 # --- An environment that records what was read from it
 
@@ -130,6 +130,14 @@ def prepare_model(settings: CallSettings, *, has_tools: bool = False) -> None:
     for each in innermost_models(model, past_prices=True) if _is_name(settings.model) else ():
         if isinstance(each, LoadsLibrary):
             each.preload()
+
+
+async def load_models(settings: CallSettings) -> None:
+    """Wait for the libraries of the models that may answer, so that no deadline of a call holds their import."""
+    model, _ = open_model(settings)
+    for each in innermost_models(model, past_prices=True):
+        if isinstance(each, LoadsLibrary):
+            await each.ready()
 
 
 def check_taken(model: Model, settings: CallSettings, *, has_tools: bool = False, is_first: bool = False) -> None:

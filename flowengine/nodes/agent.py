@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, Unpack, cast
 from flowengine.agents.agent import Agent
 from flowengine.agents.caller import naming, subject_of
 from flowengine.agents.evaluation import EvaluationAgent
-from flowengine.agents.model_environment import NamedModels, find_default, prepare_model
+from flowengine.agents.model_environment import NamedModels, find_default, load_models, prepare_model
 from flowengine.agents.prompt import Subject, text_of
 from flowengine.agents.question_files import files_of
 from flowengine.agents.routing import RoutingAgent
@@ -106,6 +106,10 @@ class AskingNode(FlowNode):
     def prepare(self) -> None:
         if self.prototype is not None:
             _prepare(self.prototype)
+
+    async def load_models(self) -> None:
+        for each in () if self.prototype is None else _agents_of(self.prototype):
+            await load_models(each.settings)
 
     async def run(self, context: Context, /) -> Ended:
         try:

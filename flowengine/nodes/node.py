@@ -339,6 +339,11 @@ class FlowNode(ABC):
     def prepare(self) -> None:  # noqa: B027 - most nodes have nothing to prepare
         """Before a run begins: raise a `DefinitionError` for what can be known to fail, start what takes long."""
 
+    async def load_models(self) -> None:
+        """Wait for the libraries of models that it asks: loading them is no part of its `timeout`."""
+        for each in self.inside.values():
+            await each.load_models()
+
     @property
     def tells_people(self) -> bool:
         """Whether it names whom a run tells of its question, which needs a project that says how."""

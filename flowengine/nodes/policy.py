@@ -8,7 +8,7 @@ and `set` sees the output that was kept. What takes a known result in the place 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from inspect import isawaitable
 from random import random
 from time import perf_counter
@@ -46,7 +46,7 @@ def wrap_node(node: FlowNode, around: Callable[[Node], Node] | None = None) -> N
     if node.effect == "external" and not node.records_effect:
         runnable = _ExternalEffect(runnable)
     if node.timeout is not None:
-        runnable = (_Timed if node.container else _TimedApart)(runnable, node.timeout)
+        runnable = (_Timed if node.container else _TimedApart)(runnable, node.timeout, node.load_models)
     if node.in_thread:
         runnable = _InTurn(runnable)
     if node.retry is not None and node.retry.attempts > 1:
@@ -133,13 +133,15 @@ class _Meeting(_Wrapped[Node]):
 
 
 class _Timed:
-    """Bounds one attempt; a result that comes after its time is up does not count."""
+    """Bounds one attempt; a result that comes after its time is up does not count. `load` is waited for before."""
 
-    def __init__(self, node: Node, seconds: float) -> None:
+    def __init__(self, node: Node, seconds: float, load: Callable[[], Awaitable[None]]) -> None:
         self._node = _Meeting(node)
         self._seconds = seconds
+        self._load = load
 
     async def run(self, context: Context, /) -> Ended:
+        await self._load()
         with anyio.move_on_after(self._seconds) as scope:
             result = await self._node.run(context)
             if not scope.cancel_called and anyio.current_time() < scope.deadline:  # It may have blocked the loop.
@@ -159,6 +161,7 @@ class _TimedApart(_Timed):
     async def run(self, context: Context, /) -> Ended:
         if not is_on_asyncio():
             return await super().run(context)
+        await self._load()
         until = anyio.current_time() + self._seconds
         body = AbandonableBody(self._node, context, min(until, anyio.current_effective_deadline()))
         try:

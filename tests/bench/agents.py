@@ -25,7 +25,7 @@ from urllib.request import urlopen
 import anyio
 
 from flowengine import Agent, Flow
-from flowengine.models.litellm.loading import mute_background_logging, wait_for_litellm
+from flowengine.models.litellm.loading import litellm_loaded, mute_background_logging
 from flowengine.models.messages import as_dict
 from flowengine.models.scripted import ScriptedModel
 from flowengine.nodes.agent import AgentNode
@@ -61,7 +61,7 @@ async def done(flow: Flow) -> None:
 @asynccontextmanager
 async def bare() -> AsyncGenerator[Callable[[], Awaitable[Any]]]:
     """One call of litellm alone, with the arguments that our adapter gives it."""
-    litellm = await wait_for_litellm()
+    litellm = await litellm_loaded()
     messages = Agent("writer", "Answer in one sentence.", model=MODEL).messages(QUESTION)
     arguments = {
         "model": MODEL,

@@ -32,7 +32,6 @@ __all__ = [
     "litellm_loaded",
     "mute_background_logging",
     "silence_warnings",
-    "wait_for_litellm",
     "wait_for_started_import",
 ]
 
@@ -93,25 +92,23 @@ def preload() -> None:
 
 
 def litellm_ready() -> Any | None:
-    """The module, or None while it is not imported yet."""
-    return _ready
+    """The module, or None while it is not imported with all that a first call needs."""
+    return _ready if _all_loaded.done() else None
 
 
-async def wait_for_litellm() -> Any:
-    """The module, imported now unless it is; runs in an asyncio loop."""
-    return await asyncio.shield(asyncio.wrap_future(_begin_import()))
-
-
-async def litellm_loaded() -> None:
+async def litellm_loaded() -> Any:
     """Load litellm, with all that the first call to most vendors would wait for; from any event loop."""
 
-    async def wait() -> None:
-        await wait_for_litellm()
+    async def wait() -> Any:
+        litellm = await asyncio.shield(asyncio.wrap_future(_begin_import()))
         await asyncio.shield(asyncio.wrap_future(_all_loaded))
+        return litellm
 
-    if not _all_loaded.done():
-        silence_warnings()
-        await LITELLM_LOOP.call(wait)
+    ready = litellm_ready()
+    if ready is not None:
+        return ready
+    silence_warnings()
+    return await LITELLM_LOOP.call(wait)
 
 
 async def wait_for_started_import() -> None:

@@ -29,7 +29,6 @@ from flowengine.models.litellm.loading import (
     litellm_loaded,
     mute_background_logging,
     silence_warnings,
-    wait_for_litellm,
 )
 from flowengine.models.litellm.reply import (
     PieceCollector,
@@ -42,7 +41,7 @@ from flowengine.models.litellm.reply import (
 from flowengine.models.messages import Message, as_dict
 from flowengine.models.model import Model, Reply, Request, stream_whole
 from flowengine.models.outbound import check_outbound
-from flowengine.models.pricing import longest_answer
+from flowengine.models.pricing import seconds_of_call
 from flowengine.models.vendors import Vendor
 
 __all__ = ["LiteLLMEmbedding", "LiteLLMModel"]
@@ -76,7 +75,8 @@ class _LiteLLMCaller:
         self._prefix = prefix or provider
         self._settings = dict(settings or {})
 
-    async def ready(self) -> None:
+    @staticmethod
+    async def ready() -> None:
         """Load what a first call would wait for: one that is made from now on goes out at once."""
         await litellm_loaded()
 
@@ -86,7 +86,7 @@ class _LiteLLMCaller:
         if ready is not None:
             return ready
         with spent_on("loading"):
-            return await LITELLM_LOOP.call(wait_for_litellm)
+            return await litellm_loaded()
 
     @contextmanager
     def _telling_errors(self, timeout: float, secrets: Secrets) -> Generator[None]:
@@ -140,7 +140,7 @@ class LiteLLMModel(_LiteLLMCaller):
             mute_background_logging(litellm)
             return await litellm.acompletion(**arguments)
 
-        seconds = self._seconds_of(request)
+        seconds = seconds_of_call(self, request)
         with self._telling_errors(seconds, secrets.all):
             response = await LITELLM_LOOP.call(call, seconds)
         return read_reply(response, self.provider, self.name, time.perf_counter() - started, secrets.keys)
@@ -199,7 +199,7 @@ class LiteLLMModel(_LiteLLMCaller):
                 error.unanswered = max(error.unanswered, int(has_begun))
                 raise
 
-        seconds = self._seconds_of(request)
+        seconds = seconds_of_call(self, request)
         job = LITELLM_LOOP.begin(call, seconds)
         iterator = pieces()
         try:
@@ -211,9 +211,6 @@ class LiteLLMModel(_LiteLLMCaller):
             with anyio.CancelScope(shield=True):
                 await iterator.aclose()
 
-    def _seconds_of(self, request: Request) -> float:
-        return request.seconds(None if request.timeout is not None else longest_answer(self.provider, self.name))
-
     def _check_outbound(self, request: Request) -> None:
         check_outbound(self._full_name, self._settings, request.extra)
 
@@ -222,7 +219,7 @@ class LiteLLMModel(_LiteLLMCaller):
         arguments: dict[str, Any] = {
             "model": f"{self._prefix}/{self.name}",
             "messages": [_to_wire(each, self._prefix) for each in request.messages],
-            "timeout": self._seconds_of(request),
+            "timeout": seconds_of_call(self, request),
             "max_retries": 0,
             "num_retries": 0,
             **self._settings,
