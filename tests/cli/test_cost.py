@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from flowengine.models.model import TokenUsage
+from flowengine.models.wrappers.priced import cost_of
 from tests.cli.conftest import Command
-from tests.support.model_answers import Hang
+from tests.support.model_answers import Completion, Hang
 from tests.support.model_server import ModelServer
 
 
@@ -45,6 +47,30 @@ def test_what_may_be_billed_stands_apart(flowengine: Command, folder: Path, monk
     whole = json.loads(flowengine("cost", "--format", "json").out)["all"]
     assert (whole["calls"], whole["unanswered_calls"]) == (1, 1)
     assert whole["may_be_billed_usd"] > 100 * 0.6e-6
+
+
+def test_answers_that_come_too_late_are_within_what_plan_says_and_cost_tells(
+    flowengine: Command, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The vendor finishes each answer, and bills it, after the client has gone."""
+    (folder / "late.yaml").write_text(
+        "flowengine: v1\nname: late\n"
+        "agents: {writer: {model: openai/gpt-4o-mini, timeout: 200ms, max_tokens: 100}}\n"
+        "nodes: {ask: {agent: writer, prompt: hi}}\n"
+    )
+    usage = {"prompt_tokens": 10, "completion_tokens": 100, "total_tokens": 110}
+    late = Completion("long", usage=usage, finish_reason="length", latency=0.5)
+    with ModelServer(lambda _: late) as server:
+        monkeypatch.setenv("OPENAI_API_KEY", "k")
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        assert flowengine("run", "late.yaml").code == 1
+        asked = len(server.requests)
+    billed = asked * (cost_of("openai", "gpt-4o-mini", TokenUsage(10, 100)) or 0)
+    said = json.loads(flowengine("cost", "--format", "json").out)["all"]
+    plan = json.loads(flowengine("plan", "late.yaml", "--json").out)["most_if_unanswered"]
+    assert said["unanswered_calls"] == asked == 2
+    assert 0 < billed <= said["may_be_billed_usd"] <= plan["cost_usd"]
+    assert asked <= plan["model_calls"]
 
 
 def test_no_label_is_a_formula_in_a_table(flowengine: Command) -> None:

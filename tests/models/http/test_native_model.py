@@ -21,6 +21,7 @@ from flowengine.agents.agent import Agent
 from flowengine.agents.standalone import run_sync
 from flowengine.errors import ModelConfigError, ModelError, PermanentModelError, TransientModelError
 from flowengine.models.http import connection_pool, native_model, vendor_batches, vendor_endpoint
+from flowengine.models.http.loop_client import HttpCall
 from flowengine.models.http.native_model import NativeModel
 from flowengine.models.http.vendor_batches import BatchableCall, batches_of
 from flowengine.models.messages import Message
@@ -489,6 +490,10 @@ async def test_a_character_that_comes_in_two_halves_is_one() -> None:
     assert "".join(map(str, pieces)) == getattr(reply, "content", "") == "a\U0001f600bhi"
 
 
+def post_of(model: NativeModel, request: Request) -> HttpCall:
+    return model._post(request, model._protocol_for(request), stream=False)
+
+
 def test_the_newest_version_of_the_api_is_asked_for_where_nothing_in_a_call_needs_an_older_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -496,7 +501,7 @@ def test_the_newest_version_of_the_api_is_asked_for_where_nothing_in_a_call_need
 
     def version(**more: Any) -> str:
         model = NativeModel("claude-haiku-4-5", "anthropic", settings={"api_key": KEY, **more.pop("settings", {})})
-        return dict(model._post(asking(**more), stream=False).headers)["anthropic-version"]
+        return dict(post_of(model, asking(**more)).headers)["anthropic-version"]
 
     assert version() == "2026-10-21"
     assert version(temperature=0.7) == version(extra={"top_k": 5}) == "2023-06-01"
@@ -711,6 +716,23 @@ async def test_a_proxy_of_the_environment_is_asked(monkeypatch: pytest.MonkeyPat
         assert len(script.requests) == 1
 
 
+@pytest.mark.parametrize("kind", ["socks5", "socks5h", "socks4"])
+@pytest.mark.parametrize("scheme", ["http", "https"])
+async def test_a_proxy_of_a_kind_that_is_not_spoken_is_told_and_nothing_is_sent(
+    monkeypatch: pytest.MonkeyPatch, kind: str, scheme: str
+) -> None:
+    script = ScriptedHttp(head(ANSWER))
+    with script as proxy:
+        monkeypatch.setenv(f"{scheme}_proxy", proxy.replace("http://", f"{kind}://me:word@"))
+        monkeypatch.setenv(VARIABLE, "1")
+        model = RetryingModel(model_at(f"{scheme}://models.example/v1"), first_wait=0)
+        error = await error_of(model)
+    assert isinstance(error, PermanentModelError)
+    assert f"a proxy of the kind {kind}:// is not known here; http:// and https:// are" in str(error)
+    assert "word" not in str(error)
+    assert (script.connections, script.requests, error.unanswered) == (0, [], 0)
+
+
 async def test_a_tunnel_that_a_proxy_refuses_is_no_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     script = ScriptedHttp(head(b"", status="403 Forbidden"))
     with script as proxy:
@@ -804,7 +826,7 @@ async def test_a_line_of_a_batch_s_answers_that_does_not_end_is_not_gathered(
     script = ScriptedHttp(*lines, [b"HTTP/1.1 200 OK\r\n\r\n", *[b"+" + b"x" * 50_000] * 200])
     with script as address:
         model = model_at(address, provider)
-        call = BatchableCall(model._endpoint, model._post(asking(), stream=False), provider, "m")
+        call = BatchableCall(model._endpoint, post_of(model, asking()), provider, "m")
         with pytest.raises(TransientModelError, match="a line of the answers has more than 100,000 bytes"):
             await batches_of(call).read_answers("b", lambda name, answer: None)
         script.closed.wait(20)
@@ -818,7 +840,7 @@ async def test_what_a_batch_is_refused_for_good_is_permanent(kind: str, expected
     refusal = {"type": "errored", "error": {"type": "error", "error": {"type": kind, "message": "no"}}}
     with ScriptedHttp(head(json.dumps({"custom_id": "a", "result": refusal}).encode())) as address:
         model, found = model_at(address, "anthropic"), dict[str, Any]()
-        call = BatchableCall(model._endpoint, model._post(asking(), stream=False), "anthropic", "m")
+        call = BatchableCall(model._endpoint, post_of(model, asking()), "anthropic", "m")
         await batches_of(call).read_answers("b", found.__setitem__)
     assert type(found["a"].error) is expected
 
@@ -827,5 +849,5 @@ async def test_what_a_batch_is_refused_for_good_is_permanent(kind: str, expected
 async def test_a_list_of_batches_that_is_none_has_none(provider: str) -> None:
     with ScriptedHttp(b'{"data": 5}') as address:
         model = model_at(address, provider)
-        call = BatchableCall(model._endpoint, model._post(asking(), stream=False), provider, "m")
+        call = BatchableCall(model._endpoint, post_of(model, asking()), provider, "m")
         assert await batches_of(call).find("mark", ("a",), 0.0) is None
