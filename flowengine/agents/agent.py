@@ -15,6 +15,7 @@ from flowengine.agents.evaluation import EvaluationAgent
 from flowengine.agents.question_files import open_files
 from flowengine.agents.routing import router_of
 from flowengine.agents.settings import (
+    PATIENCE,
     PROCESS,
     CallSettings,
     Generation,
@@ -89,7 +90,7 @@ class Agent:
         evaluation_model: ModelChoice = None,
         evaluation_threshold: float = 0.7,
         max_improvement_iterations: int = 3,
-        improvement_patience: int | None = 2,
+        improvement_patience: int | None = PATIENCE,
         improvement_callback: ImprovementCallback | None = None,
         routing_instruction: str | None = None,
         routes: Mapping[str, str] | None = None,

@@ -71,7 +71,7 @@ class Caller(NamedTuple):
         else:
             given = await self._value(messages, shape, purpose, loop)
         if given.reply.finish_reason and given.reply.finish_reason not in FINISH_REASONS:
-            await self.gateway.note(Notice(_ENDED.format(reason=given.reply.finish_reason)))
+            await self.gateway.note(Notice(_UNKNOWN_REASON.format(reason=given.reply.finish_reason)))
         if self.settings.prompt_cache is not None and (told := explain_unused_cache(given.reply, self.model.name)):
             await self.gateway.note(Notice(told))
         return given
@@ -124,7 +124,7 @@ class Caller(NamedTuple):
         raise OutputError(f"model '{self.model.name}' gave an empty answer, in {calls_left} call(s)")
 
 
-_ENDED: Final = "the answer ended for the reason '{reason}', which is not known here: it may not be whole"
+_UNKNOWN_REASON: Final = "the answer ended for the reason '{reason}', which is not known here: it may not be whole"
 
 
 async def open_caller(

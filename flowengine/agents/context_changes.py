@@ -142,7 +142,7 @@ class ContextChanges:
         left, self._left = self._left, []
         self._make_changes(left)
 
-    def run_call(self) -> _OpenCall:
+    def open_call(self) -> _OpenCall:
         call = _OpenCall(self)
         self._open.append(call)
         return call
@@ -206,7 +206,7 @@ class _ObservedRun(NamedTuple):
     changes: ContextChanges
 
     async def __call__(self, arguments: Mapping[str, Any]) -> ToolResult:
-        call = self.changes.run_call()
+        call = self.changes.open_call()
         token = _CALL.set(call)
         try:
             result = await replace(self.tool, timeout=None).call(arguments)

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ValidationError
 from flowengine.agents.caller import SubjectAgent, naming
 from flowengine.agents.prompt import Subject, evaluation_messages
 from flowengine.agents.settings import (
+    PATIENCE,
     PROCESS,
     CallSettings,
     ModelChoice,
@@ -146,9 +147,6 @@ def _object_schema(properties: Mapping[str, Any]) -> dict[str, Any]:
 
 
 # --- Judging and improving in turns
-
-PATIENCE: Final = 2
-"""Improvements in a row without a gain before it stops early, where nothing else is said."""
 
 Verdict: TypeAlias = Literal["passed", "no_gain", "exhausted", "failed"]
 

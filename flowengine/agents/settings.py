@@ -214,13 +214,17 @@ class Generation:
         return self.history[-self.history_size :] if self.history and self.history_size else ()
 
 
+PATIENCE: Final = 2
+"""Improvements in a row without a gain before it stops early, where nothing else is said."""
+
+
 @dataclass(frozen=True, slots=True)
 class Improvement:
     """Orchestration mode: judge, and improve what does not pass."""
 
     max_iterations: int = 3
     """Improvements after the first generation."""
-    patience: int | None = 2
+    patience: int | None = PATIENCE
     """Improvements in a row without a better score after which it stops; None: it stops for no such reason."""
     callback: ImprovementCallback | None = None
     """Turns a result and its evaluation into the guidance of the next try."""

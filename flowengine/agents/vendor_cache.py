@@ -14,10 +14,10 @@ __all__ = ["CACHE_NOTICE", "explain_unused_cache", "find_cache_rule", "note_prom
 
 # --- Which prompts are asked again
 
-_KEPT: Final = 300.0
+_LIFETIME: Final = 300.0
 """Seconds for which vendors keep a prompt from its last use on."""
 _MOST: Final = 10_000
-_asked: Final[dict[str, float]] = {}
+_last_uses: Final[dict[str, float]] = {}
 """Key of prompts that begin alike → when one of them was asked."""
 
 
@@ -32,11 +32,11 @@ def note_prompt(cache: PromptCache, *, is_planned: bool) -> PromptCache:
     if not cache.key:
         return cache
     now = time.monotonic()
-    last = _asked.get(cache.key)
-    if len(_asked) >= _MOST:
-        _asked.clear()
-    _asked[cache.key] = now
-    return cache._replace(is_asked_again=is_planned or (last is not None and now - last < _KEPT))
+    last = _last_uses.get(cache.key)
+    if len(_last_uses) >= _MOST:
+        _last_uses.clear()
+    _last_uses[cache.key] = now
+    return cache._replace(is_asked_again=is_planned or (last is not None and now - last < _LIFETIME))
 
 
 # --- What is told

@@ -121,10 +121,6 @@ class SaidCapabilities(NamedTuple):
     streams: bool | None = None
     """Whether it can be asked for its answer in pieces."""
 
-    def given(self) -> dict[str, Any]:
-        """Returns what is said, by name."""
-        return {name: value for name, value in self._asdict().items() if value is not None}
-
 
 # --- The parts of a name
 
@@ -140,7 +136,7 @@ class Kind(NamedTuple):
 
 
 _NAME: Final = re.compile(
-    r"(?:ft:)?(?P<family>[a-z]+(?:-[a-z]+)*?-?v?)(?P<major>\d{1,2})(?:[.-](?P<minor>\d{1,2}))?(?P<variant>(?:-[a-z]\w*)*)"
+    r"(?P<family>[a-z]+(?:-[a-z]+)*?-?v?)(?P<major>\d{1,2})(?:[.-](?P<minor>\d{1,2}))?(?P<variant>(?:-[a-z]\w*)*)"
 )
 _MARKS: Final = re.compile(r"[@-](?:\d{8}|\d{4}-\d{2}-\d{2}|\d{2}-\d{4}|\d{4}|\d{3}|preview|latest|exp)(?=$|[-:@])|:.*")
 """What says of a name only which state of the model is meant."""

@@ -16,7 +16,7 @@ from flowengine.core.context import EMPTY
 from flowengine.models.capabilities import Capabilities, Kind, kind_of
 from flowengine.models.capability_rules import RULES
 from flowengine.models.pricing import listed_entry, whole_table
-from flowengine.models.vendors import OTHERS, VENDORS
+from flowengine.models.vendors import vendor_named
 
 __all__ = ["capabilities_of", "find_kin"]
 
@@ -84,7 +84,7 @@ _WITH_FAMILIES: Final = frozenset({"openai", "anthropic", "google", "xai", "deep
 @cache
 def _kinds(provider: str) -> list[tuple[Kind, Mapping[str, Any]]]:
     """The vendor's own models that answer."""
-    prefix = (VENDORS.get(provider) or OTHERS[provider]).prefix
+    prefix = vendor_named(provider).prefix
     found: list[tuple[Kind, Mapping[str, Any]]] = []
     for name, entry in whole_table().items():
         if entry.get("litellm_provider") == prefix and entry.get("mode") in ("chat", "responses"):

@@ -12,6 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, Final, NamedTuple, cast
 
+from flowengine.models.model import read_token_count
+
 __all__ = ["Rate", "is_off_peak", "pick_rate", "read_number", "read_rates"]
 
 KINDS: Final = (
@@ -68,7 +70,7 @@ def read_rates(entry: Mapping[str, Any], at: datetime | None = None) -> list[Rat
     rates = list(_read_plain(entry))
     for step in _objects(entry.get("tiered_pricing")):
         begins: Any = next(iter(_list_of(step.get("range"))), 0)
-        above = int(read_number(begins) or 0) if read_number(begins) is not None else None
+        above = read_token_count(begins)
         if above is not None:
             rates += (each._replace(above=max(above, each.above)) for each in _read_plain(step))
     return rates

@@ -40,27 +40,39 @@ class _Waiter:
 
 
 class CallSlots:
-    """`async with slots.take():` holds one of `count` slots."""
+    """`async with slots.take():` holds one of `count` slots, which may become more or fewer (`resize`)."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: float) -> None:
         if count < 1:
             raise ValueError(f"at least 1 has to be allowed at once, not {count}")
         self._lock = threading.Lock()
-        self._free = count
+        self._count = count
+        self._taken = 0
         self._waiting: deque[_Waiter] = deque()
+
+    @property
+    def count(self) -> float:
+        return self._count
+
+    def resize(self, count: float) -> None:
+        """Have so many slots from now on. Those that are held beyond that stay so until they are given back."""
+        with self._lock:
+            self._count = count
+            self._let_in()
 
     @asynccontextmanager
     async def take(self) -> AsyncGenerator[None]:
-        await self._take()
+        await self.acquire()
         try:
             yield
         finally:
-            self._give_back()
+            self.give_back()
 
-    async def _take(self) -> None:
+    async def acquire(self) -> None:
+        """Take a slot, which is to be given back."""
         with self._lock:
-            if self._free:
-                self._free -= 1
+            if self._taken < self._count and not self._waiting:
+                self._taken += 1
                 return
             waiter = _Waiter()
             self._waiting.append(waiter)
@@ -70,24 +82,28 @@ class CallSlots:
             self._withdraw(waiter)
             raise
 
+    def give_back(self) -> None:
+        with self._lock:
+            self._taken -= 1
+            self._let_in()
+
     def _withdraw(self, waiter: _Waiter) -> None:
         """A waiter was cancelled; a slot that was just given to it goes to the next."""
         with self._lock:
             if waiter in self._waiting:
                 self._waiting.remove(waiter)
                 return
-        self._give_back()
+        self.give_back()
 
-    def _give_back(self) -> None:
-        with self._lock:
-            while self._waiting:
-                waiter = self._waiting.popleft()
-                try:
-                    waiter.post(waiter.ready.set)
-                except RuntimeError:  # its event loop has ended, and the waiter with it
-                    continue
-                return
-            self._free += 1
+    def _let_in(self) -> None:
+        """Give the free slots to those who have waited longest."""
+        while self._waiting and self._taken < self._count:
+            waiter = self._waiting.popleft()
+            try:
+                waiter.post(waiter.ready.set)
+            except RuntimeError:  # its event loop has ended, and the waiter with it
+                continue
+            self._taken += 1
 
 
 T = TypeVar("T")
@@ -120,11 +136,8 @@ class VendorThrottle:
         """In a row; those of calls that were under way together count as one."""
         self._closed_at = 0.0
         self._until = 0.0
-        self._room = inf
+        self._room = CallSlots(inf)
         """Calls that may be under way at once."""
-        self._out = 0
-        """Those that are."""
-        self._waiting: deque[_Waiter] = deque()
         self._failing: set[object] = set()
         """Callers whose latest calls failed at the server, since it answered anybody."""
 
@@ -140,50 +153,18 @@ class VendorThrottle:
 
     async def through(self, attempt: Callable[[], Awaitable[T]], caller: object = None) -> T:
         """Makes the attempt when its turn comes. `caller`: the same for all attempts of one call."""
-        if self._room == inf:
+        if self._room.count == inf:
             return await self._make_attempt(attempt, caller)
         has_place = False
         try:
             with spent_on("rate_limit"), anyio.move_on_after(self._longest):
-                has_place = await self._take_place()
+                await self._room.acquire()
+                has_place = True
                 await self._time_has_come()
             return await self._make_attempt(attempt, caller)
         finally:
             if has_place:
-                self._give_back()
-
-    async def _take_place(self) -> bool:
-        with self._lock:
-            if self._out + 1 <= self._room and not self._waiting:
-                self._out += 1
-                return True
-            waiter = _Waiter()
-            self._waiting.append(waiter)
-        try:
-            await waiter.ready.wait()
-        except BaseException:
-            with self._lock:
-                if waiter in self._waiting:
-                    self._waiting.remove(waiter)
-                    raise
-            self._give_back()
-            raise
-        return True
-
-    def _give_back(self) -> None:
-        with self._lock:
-            self._out -= 1
-            self._let_in()
-
-    def _let_in(self) -> None:
-        """Give the free places to those who have waited longest."""
-        while self._waiting and self._out + 1 <= self._room:
-            waiter = self._waiting.popleft()
-            try:
-                waiter.post(waiter.ready.set)
-            except RuntimeError:  # its event loop has ended, and the waiter with it
-                continue
-            self._out += 1
+                self._room.give_back()
 
     async def _time_has_come(self) -> None:
         left = self._until - monotonic()
@@ -221,14 +202,13 @@ class VendorThrottle:
     def _open(self, begun: float) -> None:
         """A call that began then got another answer than a refusal: one more may go at once than before. What began
         before the brake closed says nothing."""
-        if self._room == inf and not self._failing:
+        if self._room.count == inf and not self._failing:
             return
         with self._lock:
             self._failing.clear()
-            if self._room != inf and begun >= self._closed_at:
+            if self._room.count != inf and begun >= self._closed_at:
                 self._refusals = 0
-                self._room = self._room + 1 if self._room < _WIDE else inf
-                self._let_in()
+                self._room.resize(self._room.count + 1 if self._room.count < _WIDE else inf)
 
     def _close(self, begun: float, asked: float | None) -> None:
         """A call that began then was refused; `asked`: seconds that the vendor wants to be left alone."""
@@ -240,7 +220,7 @@ class VendorThrottle:
             if is_news:
                 self._refusals += 1
                 self._closed_at = now
-                self._room = 1.0 if self._room == inf else max(1.0, self._room // 2)
+                self._room.resize(1 if self._room.count == inf else max(1, self._room.count // 2))
             doubled = self._first_wait * 2 ** min(self._refusals - 1, _MOST_DOUBLINGS)
             step = min(doubled, _LONGEST_STEP) * random.uniform(0.75, 1.25)
             if asked is not None:

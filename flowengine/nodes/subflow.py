@@ -22,7 +22,7 @@ __all__ = ["SubflowNode"]
 
 
 @runtime_checkable
-class Planned(Protocol):
+class HasPlan(Protocol):
     """A flow as users have it."""
 
     @property
@@ -40,13 +40,13 @@ class SubflowNode(ContainerNode):
 
     def __init__(
         self,
-        plan: CompiledFlow | Planned,
+        plan: CompiledFlow | HasPlan,
         *,
         arguments: Mapping[str, Value] = EMPTY,
         fixed: Collection[str] = (),
         **settings: Unpack[NodeSettings],
     ) -> None:
-        refuse_other_kind(plan, CompiledFlow | Planned, "a SubflowNode runs a Flow, or its plan", DefinitionError)
+        refuse_other_kind(plan, CompiledFlow | HasPlan, "a SubflowNode runs a Flow, or its plan", DefinitionError)
         check_arguments(SubflowNode.__init__, locals())
         self.plan: CompiledFlow = plan if isinstance(plan, CompiledFlow) else plan.plan
         super().__init__(self.plan.definitions, **settings)

@@ -20,7 +20,7 @@ from flowengine.flowfile.project.vendor_tables import (
     read_prices,
 )
 from flowengine.models.call_options import OPTIONS, ReasoningEffort, find_option_problems, normalize_options
-from flowengine.models.capabilities import APIS, SAMPLINGS, SaidCapabilities
+from flowengine.models.capabilities import APIS, SAMPLINGS
 from flowengine.models.capability_lookup import capabilities_of
 from flowengine.models.definitions import ModelDefinition
 from flowengine.models.http.vendor_traits import STRUCTURED_OUTPUTS, is_native
@@ -241,9 +241,8 @@ class _Reader:
         return options
 
     def _capabilities(self) -> dict[str, Any]:
-        given = {key: self._given[key] for key in _CAPABILITIES if key in self._given}
-        efforts = given.pop("efforts", None)
-        return SaidCapabilities(efforts=None if efforts is None else tuple(efforts), **given).given()
+        given = {key: self._given[key] for key in _CAPABILITIES if self._given.get(key) is not None}
+        return given | {"efforts": tuple(given["efforts"])} if "efforts" in given else given
 
     def _check_taken(self, options: Mapping[str, Any]) -> None:
         provider, name = self._vendors_model()
