@@ -95,6 +95,13 @@ def test_files_that_it_names_exist():
     assert [each for each in named if not (ROOT / each).exists()] == []
 
 
+def test_a_version_of_the_changelog_has_at_most_sixty_lines():
+    _, *versions = (ROOT / "CHANGELOG.md").read_text("utf-8").split("\n## ")
+    lines = {version.partition("]")[0]: [line for line in version.splitlines() if line] for version in versions}
+    assert len(lines) > 2
+    assert {version: len(found) for version, found in lines.items() if len(found) > 60} == {}
+
+
 def test_pull_requests_run_what_ci_runs_on_every_python_that_is_promised():
     file = (ROOT / ".github" / "workflows" / "pull-request.yml").read_text("utf-8")
     workflow = yaml.safe_load(file)
