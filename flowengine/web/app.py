@@ -14,135 +14,37 @@ from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Seque
 from contextlib import asynccontextmanager
 from math import inf
 from os import PathLike
-from typing import Final
-from urllib.parse import parse_qsl, quote, urlencode
 
 import anyio
 from starlette.applications import Starlette
-from starlette.datastructures import Headers, MutableHeaders
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.responses import Response
 
 from flowengine.engine.ports import Durability
 from flowengine.flow import Flow
 from flowengine.journal.stores import AnyStore, as_store
 from flowengine.runners.run_driver import Admission, RunDriver
 from flowengine.web.api.api import make_api_routes
-from flowengine.web.gate.problems import ProblemError, problem_of, problem_response, refusal_response, tell_allowed
+from flowengine.web.gate.doors import TokenDoor
+from flowengine.web.gate.gate import Gate
+from flowengine.web.gate.problems import ProblemError, problem_of, problem_response, tell_allowed
 from flowengine.web.gate.requests import ServerParts
-from flowengine.web.gate.safety import LOOPBACK, AccessKeys, Gate, Hosts, RequestHead, make_token
+from flowengine.web.gate.safety import LOOPBACK, AccessKeys, Hosts, TokenRule, make_token
 from flowengine.web.pages.action_handlers import make_handlers
 from flowengine.web.pages.answer_links import AnswerDesk, make_answer_routes
 from flowengine.web.pages.case_pages import CASE_LINK, make_case_routes
 from flowengine.web.pages.eval_pages import make_eval_routes
-from flowengine.web.pages.pages import FILE_CSP, make_page_routes
+from flowengine.web.pages.pages import make_page_routes
 from flowengine.web.pages.playground_pages import make_playground_routes
 from flowengine.web.pages.run_actions import OnceTable
 from flowengine.web.service.flow_catalog import Library
 from flowengine.web.service.run_cache import RunCache
 from flowengine.web.service.run_commands import ApprovalDecision, RunCommands
 from flowengine.web.service.run_watch import RunWatches
-from visualize.viewer.html import ROOT, runs_url
-from visualize.viewer.page import CSP
+from visualize.viewer.html import runs_url
 
 __all__ = ["make_app", "stop"]
-
-# --- The gate in front of the app
-
-_HEADERS: Final = {
-    "Content-Security-Policy": CSP,
-    "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "DENY",
-    "Referrer-Policy": "same-origin",
-    "Cross-Origin-Opener-Policy": "same-origin",
-    "Cross-Origin-Resource-Policy": "same-origin",
-}
-_DAY: Final = 86_400
-
-
-def cookie_name(host: str) -> str:
-    """Cookies are shared by all ports of a host; servers on several ports must not take each other's away.
-
-    >>> cookie_name("127.0.0.1:8700")
-    'flowengine-8700'
-    """
-    port = host.rpartition(":")[2]
-    return f"flowengine-{port if port.isdecimal() else 'web'}"
-
-
-class Guard:
-    """ASGI in, ASGI out."""
-
-    def __init__(self, app: ASGIApp, gate: Gate) -> None:
-        self._app = app
-        self._gate = gate
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-
-        async def guarded(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                headers = MutableHeaders(raw=message.setdefault("headers", []))
-                policy = headers.get("Content-Security-Policy")
-                for name, value in _HEADERS.items():
-                    headers[name] = value
-                if policy == FILE_CSP:
-                    headers["Content-Security-Policy"] = FILE_CSP
-                headers.setdefault("Cache-Control", "no-store")
-            await send(message)
-
-        before = ROOT.set(scope.get("root_path", ""))
-        try:
-            answer = self._answer(scope)
-            await (self._app if answer is None else answer)(scope, receive, guarded)
-        finally:
-            ROOT.reset(before)
-
-    def _answer(self, scope: Scope) -> Response | None:
-        """Returns the response in the app's place: a refusal, or the cookie for a browser with a token."""
-        headers = Headers(scope=scope)
-        path: str = scope["path"].removeprefix(scope.get("root_path", ""))
-        asked = RequestHead(
-            scope["method"],
-            path,
-            headers.get("host", ""),
-            headers.get("origin"),
-            headers.get("sec-fetch-site"),
-            headers.get("authorization"),
-            _read_cookie(headers),
-        )
-        known = self._gate.hosts.knows(asked.host)
-        if known and asked.method == "GET" and not path.startswith("/api/"):
-            pairs = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
-            given = next((value for name, value in pairs if name == "token"), None)
-            if given is not None and self._gate.is_token(given):
-                rest = urlencode([pair for pair in pairs if pair[0] != "token"])
-                return self._signed_in(scope, asked.host, f"{quote(scope['path'])}{'?' if rest else ''}{rest}")
-        refusal = self._gate.refusal(asked)
-        return None if refusal is None else refusal_response(refusal, as_page=not path.startswith("/api/"))
-
-    def _signed_in(self, scope: Scope, host: str, address: str) -> Response:
-        """Back to the same place without the token, which so does not stay in the address bar."""
-        response = RedirectResponse(f"/{address.lstrip('/')}", 303)
-        response.set_cookie(
-            cookie_name(host),
-            self._gate.keys.cookie,
-            max_age=_DAY,
-            httponly=True,
-            samesite="strict",
-            secure=scope.get("scheme") == "https",
-        )
-        return response
-
-
-def _read_cookie(headers: Headers) -> str | None:
-    """Our cookie, which is never quoted: `http.cookies` takes a minute for one of 60,000 backslashes in quotes."""
-    pairs = [each.strip().partition("=") for line in headers.getlist("cookie") for each in line.split(";")]
-    return {name: value for name, _, value in pairs}.get(cookie_name(headers.get("host", "")))
 
 
 def make_app(
@@ -192,6 +94,7 @@ def make_app(
         return (await commands.approve(run_id, question, given, asked))[1]
 
     desk = AnswerDesk(environ, shelf.events, give)
+    known = Hosts(frozenset(hosts), any_address)
     app = Starlette(
         routes=[
             *make_answer_routes(desk),
@@ -201,7 +104,7 @@ def make_app(
             *([] if read_only else make_playground_routes()),
             *make_page_routes(),
         ],
-        middleware=[Middleware(Guard, Gate(keys, Hosts(frozenset(hosts), any_address), read_only))],
+        middleware=[Middleware(Gate, door=TokenDoor(TokenRule(keys, read_only)), hosts=known)],
         exception_handlers={404: _answer_not_found, 405: _answer_not_found},
         lifespan=lifespan,
     )

@@ -36,7 +36,8 @@ from flowengine.web.api.operations import make_operation_routes
 from flowengine.web.api.serving_metrics import ServingMetrics
 from flowengine.web.api.serving_parts import ServingParts
 from flowengine.web.gate.api_keys import KeyRing
-from flowengine.web.gate.gate import ApiGate
+from flowengine.web.gate.doors import KeyDoor
+from flowengine.web.gate.gate import Gate
 from flowengine.web.gate.problems import ProblemError, tell_allowed
 from flowengine.web.gate.safety import LOOPBACK, Hosts
 from flowengine.web.hooks.callbacks import CallbackSender
@@ -124,14 +125,10 @@ def make_serving_app(
             expose_headers=[*_RUN_HEADERS, "Retry-After", "Mcp-Session-Id"],
         )
         middleware.append(cors)
-    gate = Middleware(
-        ApiGate,
-        hosts=None if hosts is None else Hosts(frozenset(hosts), any_address),
-        origins=frozenset(origins),
-        keys=keys,
-        open_paths=[path for each in mounted for path in each.open_paths],
-        errors={path: answer for each in mounted for path, answer in each.errors.items()},
-    )
+    refusals = {path: answer for each in mounted for path, answer in each.errors.items()}
+    door = KeyDoor(keys, [path for each in mounted for path in each.open_paths], error_response, refusals)
+    names = None if hosts is None else Hosts(frozenset(hosts), any_address)
+    gate = Middleware(Gate, door=door, hosts=names, origins=frozenset(origins))
     app = Starlette(
         routes=[route for each in mounted for route in each.routes],
         middleware=[*middleware, gate],

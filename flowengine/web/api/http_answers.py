@@ -15,10 +15,8 @@ from flowengine.core.json_values import to_json_value
 from flowengine.engine.events import Event, NodeFailed, TokenStreamed
 from flowengine.errors import StoreCorruptError, StoreUnavailableError, StoreVersionError
 from flowengine.masking.masker import Masker
-from flowengine.runners.run_driver import OverloadedError, StoppingError
-from flowengine.web.gate.api_keys import QuotaError
 from flowengine.web.gate.problems import Handler, ProblemError, answering_errors, problem_of, problem_response
-from flowengine.web.service.outcomes import NODE_STATES, AccessError, KeyReusedError, RunOutcome
+from flowengine.web.service.outcomes import NODE_STATES, RunOutcome
 from visualize.viewer.html import whole
 
 __all__ = [
@@ -34,13 +32,6 @@ __all__ = [
 ]
 
 _LOG: Final = logging.getLogger("flowengine.serving")
-_PROBLEMS: Final[Mapping[type[Exception], tuple[int, str]]] = {
-    AccessError: (403, "Not allowed"),
-    KeyReusedError: (422, "The key was used with other inputs"),
-    OverloadedError: (429, "Too many runs"),
-    QuotaError: (429, "Too much for this key"),
-    StoppingError: (503, "The server stops"),
-}
 
 
 def json_response(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
@@ -49,16 +40,8 @@ def json_response(value: Any, status: int = 200, headers: Mapping[str, str] | No
 
 
 def error_response(error: Exception) -> Response:
-    """A problem object (RFC 9457), with `Retry-After` where asking again may help."""
-    error = hide_store(error)
-    known = next((each for kind, each in _PROBLEMS.items() if isinstance(error, kind)), None)
-    response = problem_response(error if known is None else ProblemError(*known, str(error)), as_page=False)
-    wait = getattr(error, "retry_after", None)
-    if wait is not None:
-        response.headers["Retry-After"] = str(wait)
-    if response.status_code == 401:
-        response.headers["WWW-Authenticate"] = 'Bearer realm="flowengine"'
-    return response
+    """A problem object (RFC 9457) for a caller."""
+    return problem_response(hide_store(error), as_page=False)
 
 
 def make_routes(

@@ -1,65 +1,48 @@
-"""Lets requests in: by the name that the server is asked by, by where a browser's request comes from, and by key.
+"""Lets requests in, at every door: by the rules that hold for all of them (`refuse_head`), then by the door's own.
 
-An admitted caller is `request.state.caller` from then on. What is open (`/healthz`, signed links, webhooks) needs no
-key: it tells nothing, or is proved in another way.
+An admitted caller is `request.state.caller` from then on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Final
+from collections.abc import Collection, Mapping
+from typing import Final, Protocol
 
-import anyio.to_thread
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from flowengine.core.context import EMPTY
 from flowengine.errors import FlowEngineError
-from flowengine.web.api.http_answers import error_response
-from flowengine.web.gate.api_keys import KeyRing, RequestRates
 from flowengine.web.gate.problems import ProblemError
-from flowengine.web.gate.safety import Hosts, is_same_origin
+from flowengine.web.gate.safety import Hosts, RequestHead, cookie_name, refuse_head
 from flowengine.web.service.outcomes import FlowCaller
+from visualize.viewer.html import ROOT
 
-__all__ = ["ApiGate"]
-
-_HEADERS: Final = {
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
-}
-_MAX_KEY: Final = 200
-"""Characters of a key; a longer one is none of ours."""
+__all__ = ["Door", "Gate"]
 
 
-class _AmbiguousError(ProblemError):
-    """A proxy may have taken another part of what was sent for the body than we do (RFC 9112, 6.3)."""
+class Door(Protocol):
+    """One server's way in: whom it admits, and how it answers whom it does not."""
+
+    headers: Mapping[str, str]
+    """Of each answer whose handler says nothing else."""
+
+    async def admit(self, head: RequestHead, scope: Scope) -> FlowCaller | Response | None:
+        """The caller, if there are several; or an answer in the app's place. Raises where the request is refused."""
+        ...
+
+    def refuse(self, error: FlowEngineError, path: str) -> Response: ...
 
 
-class ApiGate:
+class Gate:
     """ASGI in, ASGI out."""
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        *,
-        hosts: Hosts | None,
-        origins: Collection[str],
-        keys: KeyRing | None,
-        open_paths: Sequence[str],
-        errors: Mapping[str, Callable[[Exception], Response]] = EMPTY,
-    ) -> None:
-        """`hosts`: None: every name is known. `origins`: pages of other sites that may ask. `keys`: None: who
-        reaches the server may do everything. `open_paths`: beginnings of paths that need no key. `errors`: beginning
-        of a path → how a refusal is answered there."""
+    def __init__(self, app: ASGIApp, *, door: Door, hosts: Hosts | None, origins: Collection[str] = ()) -> None:
+        """`hosts`: None: every name is known. `origins`: pages of other sites that may ask."""
         self._app = app
+        self._door = door
         self._hosts = hosts
         self._origins = origins
-        self._keys = keys
-        self._open = tuple(open_paths)
-        self._errors = errors
-        self._rates = None if keys is None else RequestRates(keys.store)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -69,48 +52,55 @@ class ApiGate:
         async def guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(raw=message.setdefault("headers", []))
-                for name, value in _HEADERS.items():
+                for name, value in {**self._door.headers, **_HEADERS}.items():
                     headers.setdefault(name, value)
-                headers.setdefault("Cache-Control", "no-store")
             await send(message)
 
+        before = ROOT.set(scope.get("root_path", ""))
         try:
-            scope.setdefault("state", {})["caller"] = await self._admit(scope, Headers(scope=scope))
+            answer = await self._answer(scope)
+            await (self._app if answer is None else answer)(scope, receive, guarded)
+        finally:
+            ROOT.reset(before)
+
+    async def _answer(self, scope: Scope) -> Response | None:
+        """Returns the response in the app's place: a refusal, or what the door answers by itself."""
+        head = _read_head(scope)
+        try:
+            refusal = refuse_head(head, self._hosts, self._origins)
+            if refusal is not None:
+                raise ProblemError(*refusal)
+            found = await self._door.admit(head, scope)
         except FlowEngineError as error:
-            path = _path_of(scope)
-            answer = next((each for start, each in self._errors.items() if path.startswith(start)), error_response)
-            response = answer(error)
-            if isinstance(error, _AmbiguousError):
+            response = self._door.refuse(error, head.path)
+            if head.has_two_lengths:
                 response.headers["Connection"] = "close"  # Where the next request begins is not certain.
-            await response(scope, receive, guarded)
-            return
-        await self._app(scope, receive, guarded)
-
-    async def _admit(self, scope: Scope, headers: Headers) -> FlowCaller | None:
-        """Returns the caller; raises if the request is refused."""
-        if "transfer-encoding" in headers and "content-length" in headers:
-            raise _AmbiguousError(400, "Not one length", "found both Transfer-Encoding and Content-Length")
-        host, origin = headers.get("host", ""), headers.get("origin")
-        if self._hosts is not None and not self._hosts.knows(host):
-            raise ProblemError(421, "Not known by this name", "names beside its own: --allow-host")
-        if origin is not None and origin not in self._origins and not is_same_origin(origin, host):
-            raise ProblemError(403, "Another site's request", "pages of other sites may ask with --allow-origin")
-        if self._keys is None or _path_of(scope).startswith(self._open):
-            return None
-        if self._keys.is_stale:
-            await anyio.to_thread.run_sync(self._keys.refresh)
-        scheme, _, given = headers.get("authorization", "").partition(" ")
-        given = given.strip()
-        caller = self._keys.find(given) if scheme.lower() == "bearer" and 0 < len(given) <= _MAX_KEY else None
-        if caller is None:
-            raise ProblemError(
-                401, "A key is needed", "send `Authorization: Bearer KEY`; `flowengine keys add NAME` makes one"
-            )
-        if self._rates is not None and caller.requests_per_minute is not None:
-            await anyio.to_thread.run_sync(self._rates.count, caller)
-        return caller
+            return response
+        if isinstance(found, Response):
+            return found
+        scope.setdefault("state", {})["caller"] = found
+        return None
 
 
-def _path_of(scope: Scope) -> str:
-    """Below where the app is mounted."""
-    return scope["path"].removeprefix(scope.get("root_path", ""))
+_HEADERS: Final = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
+
+
+def _read_head(scope: Scope) -> RequestHead:
+    headers = Headers(scope=scope)
+    host = headers.get("host", "")
+    return RequestHead(
+        scope["method"],
+        scope["path"].removeprefix(scope.get("root_path", "")),  # Below where the app is mounted.
+        host,
+        headers.get("origin"),
+        headers.get("sec-fetch-site"),
+        headers.get("authorization"),
+        _read_cookie(headers, cookie_name(host)),
+        "transfer-encoding" in headers and "content-length" in headers,
+    )
+
+
+def _read_cookie(headers: Headers, wanted: str) -> str | None:
+    """Our cookie, which is never quoted: `http.cookies` takes a minute for one of 60,000 backslashes in quotes."""
+    pairs = [each.strip().partition("=") for line in headers.getlist("cookie") for each in line.split(";")]
+    return {name: value for name, _, value in pairs}.get(wanted)

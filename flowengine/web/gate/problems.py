@@ -36,7 +36,9 @@ from flowengine.errors import (
 )
 from flowengine.journal.value_types import reading_record
 from flowengine.masking.masker import Masker
-from flowengine.web.gate.safety import Refusal
+from flowengine.runners.run_driver import OverloadedError, StoppingError
+from flowengine.web.gate.api_keys import QuotaError
+from flowengine.web.service.outcomes import AccessError, KeyReusedError
 from visualize.viewer.html import Child, element, whole
 from visualize.viewer.page import page
 from visualize.viewer.parts import note
@@ -48,7 +50,6 @@ __all__ = [
     "answering_errors",
     "problem_of",
     "problem_response",
-    "refusal_response",
     "tell_allowed",
 ]
 
@@ -72,6 +73,11 @@ class ProblemError(FlowEngineError):
 
 
 _STATUSES: Final[Mapping[type[FlowEngineError], tuple[int, str]]] = {
+    AccessError: (403, "Not allowed"),
+    KeyReusedError: (422, "The key was used with other inputs"),
+    OverloadedError: (429, "Too many runs"),
+    QuotaError: (429, "Too much for this key"),
+    StoppingError: (503, "The server stops"),
     FlowNotFoundError: (404, "No such flow"),
     RunNotFoundError: (404, "No such run"),
     StoreVersionError: (422, "The run was written by a newer FlowEngine"),
@@ -103,13 +109,24 @@ def problem_of(error: Exception) -> ProblemError:
 
 
 def problem_response(error: Exception, *, as_page: bool, back: str | None = None) -> Response:
-    """The answer; `back`: where a link on the page leads."""
+    """The answer, with `Retry-After` where asking again may help; `back`: where a link on the page leads."""
     problem = problem_of(error)
-    if as_page:
-        link: Child = element("p", element("a", "Back", href=back)) if back is not None else None
-        told = note(problem.detail, kind="bad") if problem.detail else None
-        main = element("main", element("h1", problem.title), told, link, class_="narrow")
-        return HTMLResponse(page(problem.title, main), problem.status)
+    response = _write_page(problem, back) if as_page else _write_problem(problem)
+    if (wait := getattr(error, "retry_after", None)) is not None:
+        response.headers["Retry-After"] = str(wait)
+    if problem.status == HTTPStatus.UNAUTHORIZED:
+        response.headers["WWW-Authenticate"] = 'Bearer realm="flowengine"'
+    return response
+
+
+def _write_page(problem: ProblemError, back: str | None) -> Response:
+    link: Child = element("p", element("a", "Back", href=back)) if back is not None else None
+    told = note(problem.detail, kind="bad") if problem.detail else None
+    main = element("main", element("h1", problem.title), told, link, class_="narrow")
+    return HTMLResponse(page(problem.title, main), problem.status)
+
+
+def _write_problem(problem: ProblemError) -> Response:
     body = {"type": "about:blank", "title": problem.title, "status": problem.status, "detail": problem.detail}
     return Response(whole(dumps({**problem.more, **body})), problem.status, media_type=MEDIA_TYPE)
 
@@ -135,11 +152,4 @@ def tell_allowed(request: Request, response: Response) -> Response:
         routes = [each for each in request.app.routes if each.matches(request.scope)[0] is Match.PARTIAL]
         methods = {method for each in routes if isinstance(each, Route) for method in each.methods or ()}
         response.headers["Allow"] = ", ".join(sorted(methods))
-    return response
-
-
-def refusal_response(refusal: Refusal, *, as_page: bool) -> Response:
-    response = problem_response(ProblemError(*refusal), as_page=as_page)
-    if refusal.status == HTTPStatus.UNAUTHORIZED:
-        response.headers["WWW-Authenticate"] = "Bearer"
     return response

@@ -1,7 +1,13 @@
-"""Decides who may ask what, from the head of a request alone, before a page or the API sees it. Pure.
+"""Decides who may ask what, from the head of a request alone, before any handler sees it. Pure.
 
+At every door (`refuse_head`):
+
+    length   said once: a proxy may have taken another part of what was sent for the body than we do (RFC 9112, 6.3)
     host     only names that the server is known by, so that no foreign name can be bound to its address
-    origin   what changes something comes from one of our own pages, or from no page at all
+    origin   a page that asks is one of ours, or of a site that was named
+
+At the viewer's (`TokenRule`):
+
     token    everything but the style sheet and the script needs it: as `Authorization: Bearer`, or as the cookie
              that a browser is given when it is opened with `?token=…`; a cookie changes nothing in the API. Pages of
              signed links (`ANSWERS`) need none: the link is the key
@@ -25,13 +31,14 @@ __all__ = [
     "ANSWERS",
     "LOOPBACK",
     "AccessKeys",
-    "Gate",
     "Hosts",
     "Refusal",
     "RequestHead",
+    "TokenRule",
+    "cookie_name",
     "is_loopback",
-    "is_same_origin",
     "make_token",
+    "refuse_head",
 ]
 
 LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
@@ -106,6 +113,13 @@ class RequestHead(NamedTuple):
     authorization: str | None = None
     cookie: str | None = None
     """The value of our cookie."""
+    has_two_lengths: bool = False
+    """Whether both `Content-Length` and `Transfer-Encoding` say where the body ends."""
+
+    @property
+    def changes(self) -> bool:
+        """Whether it may change something."""
+        return self.method not in _SAFE_METHODS
 
 
 class Refusal(NamedTuple):
@@ -114,31 +128,39 @@ class Refusal(NamedTuple):
     detail: str
 
 
+def refuse_head(head: RequestHead, hosts: Hosts | None, origins: Collection[str] = ()) -> Refusal | None:
+    """Explains why a request is refused, whoever sends it; None if it is not.
+
+    `hosts`: None: every name is known. `origins`: pages of other sites that may ask.
+    """
+    if head.has_two_lengths:
+        return _TWO_LENGTHS
+    if hosts is not None and not hosts.knows(head.host):
+        return _UNKNOWN_NAME
+    if head.origin is not None and head.origin not in origins and not is_same_origin(head.origin, head.host):
+        return _FOREIGN
+    return None
+
+
 @dataclass(frozen=True)
-class Gate:
-    """The one rule of who gets in."""
+class TokenRule:
+    """The rule of a server with one token, which people use in browsers."""
 
     keys: AccessKeys
-    hosts: Hosts
     read_only: bool = False
     """Whether nothing may be changed, by whomever."""
 
     def refusal(self, asked: RequestHead) -> Refusal | None:
         """Explains why the request is refused; None if it is not."""
-        if not self.hosts.knows(asked.host):
-            return Refusal(421, "Not known by this name", "open it by the address that the server told when it started")
-        changes = asked.method not in _SAFE_METHODS
-        if changes and asked.origin is not None and not is_same_origin(asked.origin, asked.host):
-            return _FOREIGN
-        if changes and self.read_only:
+        if asked.changes and self.read_only:
             return _READ_ONLY
-        if (asked.path.startswith("/static/") and not changes) or asked.path.startswith(ANSWERS):
+        if (asked.path.startswith("/static/") and not asked.changes) or asked.path.startswith(ANSWERS):
             return None
         if self._has_token(asked):
             return None
         if asked.cookie is None or not hmac.compare_digest(asked.cookie.encode(), self.keys.cookie.encode()):
             return _NO_TOKEN
-        return self._of_cookie(asked) if changes else None
+        return self._of_cookie(asked) if asked.changes else None
 
     def is_token(self, given: str) -> bool:
         return hmac.compare_digest(given.encode("utf-8", "replace"), self.keys.token.encode())
@@ -156,7 +178,13 @@ class Gate:
         return None
 
 
-_FOREIGN: Final = Refusal(403, "Another site's request", "requests that change something come from this server's pages")
+_TWO_LENGTHS: Final = Refusal(400, "Not one length", "found both Transfer-Encoding and Content-Length")
+_UNKNOWN_NAME: Final = Refusal(
+    421, "Not known by this name", "ask by an address that the server told when it started; more names: --allow-host"
+)
+_FOREIGN: Final = Refusal(
+    403, "Another site's request", "this server's own pages may ask; those of other sites with `serve --allow-origin`"
+)
 _READ_ONLY: Final = Refusal(403, "Only to look at", "this server was started with `--read-only`: use the command line")
 _NO_TOKEN: Final = Refusal(
     401,
@@ -164,6 +192,16 @@ _NO_TOKEN: Final = Refusal(
     "open the address with the token that `flowengine ui` printed, or send `Authorization: Bearer TOKEN`",
 )
 _BEARER: Final = Refusal(403, "A cookie is not enough", "what changes something needs `Authorization: Bearer TOKEN`")
+
+
+def cookie_name(host: str) -> str:
+    """Cookies are shared by all ports of a host; servers on several ports must not take each other's away.
+
+    >>> cookie_name("127.0.0.1:8700")
+    'flowengine-8700'
+    """
+    port = host.rpartition(":")[2]
+    return f"flowengine-{port if port.isdecimal() else 'web'}"
 
 
 def _name_of(host: str) -> str | None:

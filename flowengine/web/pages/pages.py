@@ -43,18 +43,18 @@ from visualize.viewer.reading import Reading
 from visualize.viewer.run import run_page
 from visualize.viewer.runs import filters_of, query_of, run_before, runs_page
 
-__all__ = ["FILE_CSP", "make_page_routes"]
+__all__ = ["make_page_routes"]
 
 # --- The content of a file: only of one that the run names, and as nothing that a browser would run
 #
 # The media type is told from the content. Four kinds of raster images are shown; everything else, SVG and HTML too,
 # is a download. Whatever it is stands in a sandbox, with no script and no request of its own.
 
-FILE_CSP: Final = "default-src 'none'; sandbox"
+_FILE_CSP: Final = "default-src 'none'; sandbox"
 """The `Content-Security-Policy` of files: they load nothing and run nothing."""
 
 _HEADERS: Final = {
-    "Content-Security-Policy": FILE_CSP,
+    "Content-Security-Policy": _FILE_CSP,
     "X-Content-Type-Options": "nosniff",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "private, max-age=31536000, immutable",
