@@ -2,8 +2,6 @@
 
 It knows no graph, no journal and no model. A `Context` goes in, a `NodeResult` comes out; the
 engine hands out lazy contexts of its own (`flowengine.engine.view`) with the same attributes.
-
-Source of the names: rows F4 and A13 of the requirements.
 """
 
 from __future__ import annotations

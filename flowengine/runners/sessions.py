@@ -1,4 +1,4 @@
-"""Carries what one run leaves to the next one of the same session. Source of the rule: row C7 of the requirements.
+"""Carries what one run leaves to the next one of the same session.
 
 A session is loaded once, when a run begins, and then is part of the run's record; it is written once, at a successful
 end, and only what the run has changed. Runs of one session that overlap each add what was said and changed in them.

@@ -64,7 +64,7 @@ def test_what_is_absent_is_not_told_as_ok(flowengine: Command, folder: Path, mon
 
 def test_every_extra_that_users_install_is_told_of() -> None:
     declared = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
-    assert EXTRAS.keys() == declared["optional-dependencies"].keys() - {"test", "docs", "checks"}
+    assert EXTRAS.keys() == declared["optional-dependencies"].keys() - {"browser", "checks", "dev", "docs", "test"}
 
 
 def test_it_says_who_asks_which_vendor(flowengine: Command, folder: Path) -> None:

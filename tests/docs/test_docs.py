@@ -214,6 +214,18 @@ def test_files_and_links_of_the_pages_on_architecture_exist(page: Path):
     assert [each for each in links if not (page.parent / each).exists()] == []
 
 
+def test_the_code_cites_files_of_this_repository_alone():
+    cited = re.compile(r"`((?:flowengine|visualize)/[\w./-]+\.\w+)|\brows? [A-Z]\d+\b|\bof the requirements\b")
+    absent = [
+        f"{file.relative_to(ROOT)}: {found[0]}"
+        for folder in ("flowengine", "visualize")
+        for file in (ROOT / folder).rglob("*.py")
+        for found in cited.finditer(file.read_text("utf-8"))
+        if not found[1] or not (ROOT / found[1]).exists()
+    ]
+    assert absent == []
+
+
 def test_every_decision_is_listed_and_every_layer_is_described():
     text = (DOCS / "architecture.md").read_text("utf-8")
     assert len(ARCHITECTURE) > 8
