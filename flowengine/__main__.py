@@ -3,6 +3,8 @@
 import gc
 import sys
 
+from flowengine.cli.interrupts import begin_loading
+
 
 def main() -> int:
     """Run the command line of this process and give its exit code.
@@ -10,11 +12,9 @@ def main() -> int:
     While it is loaded nothing is thrown away, so looking for garbage would only take a tenth of that time.
     """
     gc.disable()
+    begin_loading()
     try:
         from flowengine.cli.main import main as run_command_line
-    except KeyboardInterrupt:
-        sys.stderr.write("interrupted\n")
-        return 130
     finally:
         gc.freeze()
         gc.enable()

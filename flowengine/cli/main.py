@@ -26,6 +26,7 @@ from typing import Any, BinaryIO, Final, cast
 
 import click
 
+from flowengine.cli.interrupts import end_loading
 from flowengine.cli.terminal import complain, discard_buffer
 from flowengine.masking import MORE_RECOGNIZERS
 from flowengine.version import __version__
@@ -101,6 +102,7 @@ class CommandTable(click.Group):
             return None
         module, _, attribute = COMMANDS[cmd_name][0].partition(":")
         found: click.Command = getattr(import_module(module), attribute or "command")
+        end_loading()
         return found
 
     def resolve_command(

@@ -133,6 +133,66 @@ def test_a_process_that_leaves_a_thread_of_a_stopped_node_does_what_it_has_to_do
     assert time.monotonic() - begun < 40
 
 
+def test_a_signal_after_the_last_thing_that_a_process_has_to_do_at_its_end_changes_no_exit_code(tmp_path: Path):
+    write_call(tmp_path, "use_pool")
+    with (tmp_path / "steps.py").open("a") as file:
+        file.write(LATE)
+    for number in ("SIGINT", "SIGTERM"):
+        (tmp_path / "which").write_text(number)
+        code, out, err = run(tmp_path, "run", "f.yaml")
+        assert (code, out, err) == (0, "pooled\n", "")
+        (tmp_path / "late").rmdir()
+
+
+LATE = """
+import os, signal
+
+class Late:
+    \"\"\"Goes with its module, when Python no longer hears signals.\"\"\"
+
+    number = getattr(signal, open("which").read())
+
+    def __del__(self, mark=os.mkdir, kill=os.kill, process=os.getpid(), number=number):
+        mark("late")
+        kill(process, number)
+
+LATE = Late()
+"""
+
+
+@pytest.mark.parametrize("module", ["click", "flowengine.cli.terminal", "flowengine.cli.commands.run", "anyio"])
+def test_an_interrupt_while_the_command_line_is_loaded_ends_it_with_one_line(module: str, tmp_path: Path):
+    write_call(tmp_path, "use_pool")
+    for trap in ("interrupt()", "Swallows()"):
+        command = [sys.executable, "-c", LOADED.format(module=module, trap=trap), "run", "f.yaml"]
+        ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
+        assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "interrupted\n")
+
+
+LOADED = """
+import os, signal, sys
+
+def interrupt():
+    os.kill(os.getpid(), signal.SIGINT)
+
+class Swallows:
+    \"\"\"An exception in here is told by Python and lost, as in the callbacks of its import system.\"\"\"
+
+    def __del__(self):
+        interrupt()
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == "{module}":
+            {trap}
+
+from flowengine.__main__ import main
+
+sys.meta_path.insert(0, Finder())
+sys.exit(main())
+"""
+
+
 def test_code_that_cancels_its_own_task_stops_the_run_without_a_traceback(tmp_path: Path):
     write_call(tmp_path, "cancel_itself")
     code, _, err = run(tmp_path, "run", "f.yaml", "--run-id", "r1")

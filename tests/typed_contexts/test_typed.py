@@ -272,7 +272,8 @@ def test_data_that_were_kept_under_another_schema_have_a_way_into_this_one():
         def upgrade_data(self, value: Any) -> Any:
             return {"items": [int(each) for each in value["items"]]}
 
-    with pytest.raises(StateError, match=r"define `upgrade_data` in the context, or remove the session .* memory rm"):
+    way = r"define `upgrade_data` in the context, or remove them .* memory rm NAME --context numbers"
+    with pytest.raises(StateError, match=way):
         NumbersContext().load({"items": ["one"]})
     context = Upgrading()
     context.load({"items": ["1", "2.5"[:1]]})

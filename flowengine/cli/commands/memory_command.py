@@ -77,7 +77,7 @@ class _Places:
 
     def check_context(self, kept: _Kept, context: str) -> None:
         """`UsageError` where a session keeps no such typed context."""
-        whole = self._store.recall(_SESSION, kept.name) or {}
+        whole: Mapping[str, Any] = self._store.recall(_SESSION, kept.name) or {}
         known = [name.removeprefix(_CONTEXT) for name in whole if name.startswith(_CONTEXT)]
         if context not in known:
             near = did_you_mean(context, known)
