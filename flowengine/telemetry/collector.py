@@ -80,7 +80,7 @@ class Collector:
         spans, arrived = self._gathered.spans, 0
         for begin in range(0, len(spans), _BATCH):
             batch = spans[begin : begin + _BATCH]
-            if self._span_exporter.export(batch) is not SpanExportResult.SUCCESS or self._traces.is_elsewhere():
+            if not _takes(self._span_exporter, batch) or self._traces.is_elsewhere():
                 self.problem, self.is_lost = self._traces.problem(), True
                 break
             rejected, why = self._traces.count_rejected()
@@ -93,9 +93,16 @@ class Collector:
         data = self._reader.get_metrics_data()
         if data is None:
             return
-        taken = self._metric_exporter.export(data) is MetricExportResult.SUCCESS
-        if not taken or self._metrics.is_elsewhere():
+        if not _takes(self._metric_exporter, data) or self._metrics.is_elsewhere():
             self.metrics_problem = self._metrics.problem()
+
+
+def _takes(exporter: Any, data: Any) -> bool:
+    """Sends with an exporter. Until version 1.40 of OpenTelemetry it lets the error of a request out."""
+    try:
+        return exporter.export(data) in (SpanExportResult.SUCCESS, MetricExportResult.SUCCESS)
+    except requests.RequestException:
+        return False
 
 
 class _Gathered(SpanProcessor):

@@ -15,7 +15,7 @@ from typing import Any
 
 __all__ = ["WatchedConnection", "watch_connections"]
 
-_LINES = 4
+_LINES = 12
 """Frames that are named, from the innermost: what opens a connection is seldom what should close it."""
 
 
