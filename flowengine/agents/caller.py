@@ -11,6 +11,8 @@ from dataclasses import replace
 from types import NoneType
 from typing import Any, Final, NamedTuple
 
+from anyio import to_thread
+
 from flowengine.agents.model_environment import check_taken, open_model
 from flowengine.agents.prompt import Subject, add_schema
 from flowengine.agents.question_files import check_files, open_files
@@ -28,6 +30,9 @@ from flowengine.models.messages import Message
 from flowengine.models.model import FINISH_REASONS, Model, PromptCache, Request, supports_schema
 
 __all__ = ["Caller", "SubjectAgent", "context_of", "naming", "open_caller", "subject_of"]
+
+_MOST_INLINE: Final = 500
+"""Characters of an answer that is read at once: its values are too few to take long, whatever their schema."""
 
 
 class Caller(NamedTuple):
@@ -93,7 +98,10 @@ class Caller(NamedTuple):
             reply, more = await loop.ask(self.gateway, self.model, current, purpose=purpose)
             calls, added = calls + 1, (*added, *more)
             try:
-                return StructuredAnswer(parse_answer(reply, shape), reply, calls, added)
+                # A long answer is read beside the event loop: it is a stranger's, and so may the patterns be.
+                is_long = len(reply.content) > _MOST_INLINE
+                value = await to_thread.run_sync(parse_answer, reply, shape) if is_long else parse_answer(reply, shape)
+                return StructuredAnswer(value, reply, calls, added)
             except UnfitError as error:
                 problem = str(error)
             if calls > self.settings.max_retries:

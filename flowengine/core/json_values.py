@@ -23,6 +23,7 @@ from flowengine.core.records import RECORDS
 from flowengine.errors import RunError
 
 __all__ = [
+    "MAX_VALUES",
     "ValueCounter",
     "check_text",
     "dumps",
@@ -77,6 +78,11 @@ def to_json_value(value: Any) -> Any:
 
 _IN_TEXT: Final = re.compile(rb'[^"\\\r\n]*+(?:\\.[^"\\\r\n]*+)*+', re.DOTALL)
 """What stands in a text: no line ends in one, so none hides what follows."""
+
+
+MAX_VALUES: Final = 50_000
+"""Values that a stranger's message may hold, by `ValueCounter`: each becomes an object of a hundred times its size, and
+all that is done with a message costs time for each."""
 
 
 class ValueCounter:

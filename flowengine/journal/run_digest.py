@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
+from itertools import islice
 from math import isfinite
 from typing import Any, Final, NamedTuple, cast
 from unicodedata import normalize
@@ -116,7 +117,8 @@ def parse_search(text: str) -> Search:
 # --- The texts of values
 
 MAX_TEXT: Final = 6_000
-_MAX_LEAVES: Final = 2_000
+_MAX_LEAVES: Final = 4_000
+"""Values of a value that are looked at, and names in it."""
 _MAX_DEPTH: Final = 12
 _MAX_LINE: Final = 200
 
@@ -136,25 +138,28 @@ def _text_of(value: Any) -> str:
     """The texts and numbers inside a value, with the names that they have, up to a bound."""
     parts: list[str] = []
     size = 0
-    for part in _leaves(value, 0):
-        parts.append(part)
-        size += len(part) + 1
-        if size > MAX_TEXT or len(parts) > _MAX_LEAVES:
+    for part in islice(_leaves(value, 0), _MAX_LEAVES):
+        if part:
+            parts.append(part)
+            size += len(part) + 1
+        if size > MAX_TEXT:
             break
     return _clean(" ".join(parts), MAX_TEXT)
 
 
 def _leaves(value: Any, depth: int) -> Iterator[str]:
-    """Texts and numbers; what has another type, such as a secret that hides itself, has no words."""
+    """Texts and numbers; what has another type, such as a secret that hides itself, has no words. Of each
+    value there is a text, if an empty one, so that who counts them knows how many were looked at."""
     if depth > _MAX_DEPTH or value is None:
-        return
-    if isinstance(value, str):
+        yield ""
+    elif isinstance(value, str):
         yield value[: MAX_TEXT + 1]
     elif isinstance(value, bool | int | float):
         yield f"{value!s:.40}" if not isinstance(value, int) or value.bit_length() < 128 else "…"
     elif isinstance(value, FileValue):
         yield value.name
     elif isinstance(value, Mapping):
+        yield ""
         for name, each in cast("Mapping[Any, Any]", value).items():
             if isinstance(name, str):
                 yield f"{name[:_MAX_LINE]}:"
@@ -164,8 +169,11 @@ def _leaves(value: Any, depth: int) -> Iterator[str]:
     elif is_dataclass(value) and not isinstance(value, type):
         yield from _leaves({each.name: getattr(value, each.name, None) for each in fields(value)}, depth + 1)
     elif isinstance(value, list | tuple | set | frozenset):
+        yield ""
         for each in cast("Iterable[Any]", value):
             yield from _leaves(each, depth + 1)
+    else:
+        yield ""
 
 
 def _clean(text: str, most: int) -> str:

@@ -16,7 +16,16 @@ from flowengine.core.media_types import allows_media_type
 from flowengine.core.values import brief_repr, describe_value, freeze, is_json_type, is_one_of
 from flowengine.errors import InputError, did_you_mean, names_fields, refuse_other_kind
 
-__all__ = ["REQUIRED", "InputField", "checked_inputs", "find_wrong_default", "parse_text", "refuse_paths", "take_files"]
+__all__ = [
+    "REQUIRED",
+    "InputField",
+    "checked_inputs",
+    "find_wrong_default",
+    "may_take_long",
+    "parse_text",
+    "refuse_paths",
+    "take_files",
+]
 
 _MOST_TOLD: Final = 20
 """Inputs that an error names, and values that one may have: there may be very many."""
@@ -82,6 +91,12 @@ def checked_inputs(fields: Mapping[str, InputField] | None, given: Mapping[str, 
     if problems:
         raise InputError("\n".join(problems))
     return _freeze_inputs(values)
+
+
+def may_take_long(fields: Mapping[str, InputField] | None, given: Mapping[str, Any]) -> bool:
+    """Tells whether `checked_inputs` should work beside an event loop: over lists and maps, and by schemas."""
+    by_schema = {name for name, field in (fields or {}).items() if field.schema is not None}
+    return any(name in by_schema or isinstance(value, list | tuple | Mapping) for name, value in given.items())
 
 
 def _freeze_inputs(values: dict[str, Any]) -> Mapping[str, Any]:

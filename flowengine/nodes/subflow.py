@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar, Protocol, Unpack, runtime_checkable
 
+import anyio.to_thread
+
 from flowengine.core.argument_kinds import check_arguments
 from flowengine.core.context import EMPTY, Context, NodeResult
 from flowengine.core.file_values import FileValue
@@ -16,7 +18,7 @@ from flowengine.errors import DefinitionError, LimitError, refuse_other_kind
 from flowengine.nodes.compiled_flow import CompiledFlow, ContainerNode, outputs_of, partial_outputs_of
 from flowengine.nodes.function import explain_received
 from flowengine.nodes.node import NodeSettings, Value, work_out
-from flowengine.nodes.run_inputs import checked_inputs, refuse_paths, take_files
+from flowengine.nodes.run_inputs import checked_inputs, may_take_long, refuse_paths, take_files
 
 __all__ = ["SubflowNode"]
 
@@ -63,7 +65,10 @@ class SubflowNode(ContainerNode):
             refuse_paths(fields, given, self.fixed)
             scope = context.runtime.scope
             given = await take_files(fields, given, None if scope is None else scope.files)
-        inputs = checked_inputs(fields, given)
+        if may_take_long(fields, given):
+            inputs = await anyio.to_thread.run_sync(checked_inputs, fields, given)
+        else:
+            inputs = checked_inputs(fields, given)
         level = enter_level(context, self.body, ".", inputs=inputs, store=StateStore(self.plan.rules))
         try:
             await level.run()

@@ -8,7 +8,10 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, cast
+
+import anyio.to_thread
 
 from flowengine.core.batching import BATCHING
 from flowengine.core.context import EMPTY
@@ -43,7 +46,7 @@ from flowengine.journal.replay import decided_effects
 from flowengine.journal.stores import commit_events
 from flowengine.journal.value_types import reading_record
 from flowengine.nodes.compiled_flow import CompiledFlow, are_others, file_path
-from flowengine.nodes.run_inputs import checked_inputs, take_files
+from flowengine.nodes.run_inputs import checked_inputs, may_take_long, take_files
 from flowengine.runners.forking import failed_items, fork_events, forked_nodes, patches_of, refuse_repeated_deeds
 from flowengine.runners.local_execution import LocalExecution, keeper_of
 from flowengine.runners.run import DEFAULTS, Run, RunOptions, chosen_limits, limits_under, settings_of
@@ -76,7 +79,8 @@ async def start(
     limits = options.limits or limits_under(plan.limits, options.settings)
     run_id = options.run_id or new_run_id()
     taken = await inputs_with_files(plan, inputs, store, run_id)
-    started = beginning(plan, taken, store, run_id, options)
+    begin = partial(beginning, plan, taken, store, run_id, options)
+    started = await anyio.to_thread.run_sync(begin) if may_take_long(plan.inputs, taken) else begin()
     await plan.ready()
     plan.check_options()
     thrifty = _reuse_results(plan, store, run_id, options.reuse)

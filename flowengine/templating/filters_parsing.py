@@ -33,7 +33,7 @@ _A_CALL: Final = 4
 _LONGEST_SEARCHED: Final = 100_000
 _LONGEST_PATTERN: Final = 500
 _MOST_UNROLLED: Final = 10_000
-_SECONDS: Final = 0.25
+_SECONDS: Final = 0.08
 """What the whole fuel of an evaluation is worth in a search."""
 _COUNT: Final = re.compile(r"(\)\s*)?\{\s*(\d{0,9})\s*,?\s*(\d{0,9})")
 _UNBOUNDED: Final = re.compile(r"\(\?(?:R|[+-]?\d|&|P>|\(DEFINE\)|[\w-]*x)")

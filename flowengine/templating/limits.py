@@ -6,7 +6,7 @@ built before it is refused.
 
 Steps are the one currency: an element touched is one step, 32 characters produced or compared are one
 step, and a loop's iteration costs as many steps as its body has parts. A step takes well under a
-microsecond, so the fuel of an evaluation lasts for about a quarter of a second.
+microsecond, so the fuel of an evaluation lasts for about a tenth of a second: so long it may keep an event loop.
 
 An evaluation never suspends, so no timeout can interrupt it. Therefore the meter reads the clock now and then,
 and ends an evaluation whose task is past its deadline, whatever the count of steps says.
@@ -43,7 +43,7 @@ MAX_BRACKETS: Final = 30
 MAX_DEPTH: Final = 100
 """Expressions and blocks inside each other; `a + b + c` counts as two."""
 
-FUEL: Final = 300_000
+FUEL: Final = 120_000
 """Steps of one evaluation."""
 UNSEEN: Final = 500
 """Steps between two readings of the clock."""

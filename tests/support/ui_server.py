@@ -6,7 +6,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Awaitable, Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 from unittest import mock
 
@@ -14,6 +14,7 @@ import httpx
 import uvicorn
 from starlette.applications import Starlette
 
+from flowengine.runners.loop_watch import LoopHold, watch_this_loop
 from flowengine.web.app import stop
 from flowengine.web.serving import ConnectionLimits, listen, make_config
 from tests.support.plain_http import NO_TLS
@@ -88,6 +89,7 @@ def served(
     *,
     token: str | None = None,
     end: Callable[[], Awaitable[None]] | None = None,
+    holds: list[LoopHold] | None = None,
 ) -> Generator[Served]:
     """Serve the app for as long as the block lasts; it ends as with Ctrl-C. `token`: the client's; `end`: as `serve`
     takes it."""
@@ -99,6 +101,13 @@ def served(
         await (stop(app) if end is None else end())
         await ended(sockets)
 
+    serve_unwatched = server.serve
+
+    async def serve(sockets: Any = None) -> None:
+        with nullcontext() if holds is None else watch_this_loop(holds.append):
+            await serve_unwatched(sockets)
+
+    server.serve = serve  # type: ignore[method-assign]  # as below
     server.shutdown = shutdown  # type: ignore[method-assign]  # as `flowengine.web.serving` does it
     port = listening.getsockname()[1]
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})

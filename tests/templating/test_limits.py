@@ -235,8 +235,8 @@ def test_a_hostile_template_takes_little_memory(source: str) -> None:
 
 @pytest.mark.anyio
 async def test_an_evaluation_ends_at_the_deadline_of_its_task() -> None:
-    burns = compile_expression("range(90000) | map('default') | length")
-    assert burns({}) == 90_000
+    burns = compile_expression("range(40000) | map('default') | length")
+    assert burns({}) == 40_000
     with anyio.move_on_after(0):
         with pytest.raises(OverdueError, match="its time was up"):
             burns({})

@@ -15,8 +15,7 @@ from typing import Any, Final, Literal, TypeAlias, cast
 
 import httpx2
 
-from flowengine.core.json_values import ValueCounter
-from flowengine.tools.mcp.pipe import MAX_VALUES
+from flowengine.core.json_values import MAX_VALUES, ValueCounter
 
 __all__ = ["EXCHANGE", "Fate", "HttpExchange", "NotingClient"]
 

@@ -22,17 +22,15 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
 
-from flowengine.core.json_values import ValueCounter
+from flowengine.core.json_values import MAX_VALUES, ValueCounter
 
-__all__ = ["MAX_VALUES", "Pipe"]
+__all__ = ["Pipe"]
 
 Incoming: TypeAlias = SessionMessage | Exception
 Streams: TypeAlias = tuple[MemoryObjectReceiveStream[Incoming], MemoryObjectSendStream[SessionMessage]]
 
 _MAX_LINE: Final = 32 * 1024 * 1024
 """Bytes of one message; more ends the connection."""
-MAX_VALUES: Final = 50_000
-"""Values in one message, each of which becomes an object of a hundred times its size."""
 _PART: Final = 16_384
 """Bytes that are looked at before others have their turn."""
 _MAX_NOISE: Final = 64 * 1024 * 1024

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple, cast
 import anyio.to_thread
 from starlette.requests import ClientDisconnect, Request
 
-from flowengine.core.json_values import dumps, load_json
+from flowengine.core.json_values import MAX_VALUES, ValueCounter, dumps, load_json
 from flowengine.web.gate.problems import ProblemError
 from flowengine.web.gate.safety import AccessKeys
 from flowengine.web.service.flow_catalog import Library
@@ -97,7 +97,12 @@ async def _read_json_value(request: Request, most: int) -> Any:
 
 
 def parse_json(body: bytes) -> Any:
-    """The value of a body; a `ProblemError` for what is no JSON, has a name twice, or is nested too deep."""
+    """The value of a body; a `ProblemError` for what is no JSON, has a name twice, is nested too deep, or is of so many
+    values that all that is done with it would take long."""
+    if ValueCounter().feed(body) > MAX_VALUES:
+        raise ProblemError(
+            413, "Too many values", f"a body may hold {MAX_VALUES:,} values, lists and objects counted twice"
+        )
     try:
         found: Any = load_json(body)
         level: list[Any] = [[found]]
