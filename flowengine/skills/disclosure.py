@@ -16,6 +16,7 @@ from typing import Any, Final, TypeAlias
 from anyio import to_thread
 
 from flowengine.core.context import Fragment, Note
+from flowengine.core.locale import Messages
 from flowengine.core.records import Notice, SkillLoad
 from flowengine.core.run_scope import RunScope
 from flowengine.errors import DefinitionError
@@ -30,7 +31,7 @@ from flowengine.tools.function_tool import tool_of
 from flowengine.tools.tool import Tool, ToolResult, failed_result
 from flowengine.tools.toolset import ToolSet
 
-__all__ = ["SkillAccess", "SkillChoice", "SkillScope", "skill_access"]
+__all__ = ["SKILL_TOOLS", "SkillAccess", "SkillChoice", "SkillScope", "list_tools", "skill_access"]
 
 # --- Skills loaded in one run
 
@@ -97,6 +98,29 @@ def skill_access(
     return SkillAccess(store, SkillScope.of(scope), note, locale, budget=budget, sandbox=sandbox)
 
 
+SKILL_TOOLS: Final = {
+    "load_skill": "load",
+    "read_skill_section": "section",
+    "search_skills": "search",
+    "read_skill_file": "file",
+    "run_skill_script": "script",
+}
+"""Tool → the key of its words in the catalogues."""
+
+
+def list_tools(skills: Sequence[Skill], words: Messages, budget: int = BUDGET) -> Sequence[str]:
+    """The names of the tools that these skills need, and no more."""
+    have_files = any(each.has_files for each in skills)
+    needed = {
+        "load_skill": True,
+        "read_skill_section": have_files or any(each.body_tokens > LONG_TEXT // 2 for each in skills),  # An estimate.
+        "search_skills": not does_fit(skills, words, budget),
+        "read_skill_file": have_files,
+        "run_skill_script": have_files,
+    }
+    return [name for name, is_needed in needed.items() if is_needed]
+
+
 class SkillAccess:
     """Skills for one agent: `fragments` for its prompt, `tool_set` for its tools.
 
@@ -146,14 +170,8 @@ class SkillAccess:
     async def tool_set(self) -> ToolSet:
         """The tools, and no more than these skills need; an inactive set where there are no skills."""
         skills = await self._skills()
-        have_files = any(each.has_files for each in skills)
-        tools = [self._tool("load", self.load_skill)]
-        if have_files or any(each.body_tokens > LONG_TEXT // 2 for each in skills):  # An estimate: rather too many.
-            tools.append(self._tool("section", self.read_skill_section))
-        if not does_fit(skills, self._words, self._budget):
-            tools.append(self._tool("search", self.search_skills))
-        if have_files:
-            tools += [self._tool("file", self.read_skill_file), self._tool("script", self.run_skill_script)]
+        names = list_tools(skills, self._words, self._budget)
+        tools = [self._tool(SKILL_TOOLS[name], getattr(self, name)) for name in names]
         return ToolSet("skills", self._words("tools.set"), tools, bool(skills), "skills")
 
     # --- the tools --------------------------------------------------------------------------------

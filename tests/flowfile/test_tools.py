@@ -150,11 +150,16 @@ def test_a_change_of_a_shared_agents_tools_changes_its_nodes(folder: Path) -> No
 ODD = """
 import decimal
 import flowengine as fe
+from typing import Annotated, Literal, Optional
 from flowengine import Context
 def load_skill(name: str) -> str: ...
 def told(word: str, run: Context) -> str: ...
 def said(*, here: fe.Context = None) -> str: ...
-def other(word: str, run: decimal.Context) -> str: ...
+def other(word: str, run: decimal.Context, kind: Literal["Context"], more: "Annotated[str, 'Context']") -> str: ...
+def quoted(word: str, run: "Context | None" = None) -> str: ...
+def dotted(word: str, run: Optional["fe.Context"] = None) -> str: ...
+def run_skill_script(name: str) -> str: ...
+def read_skill_section(name: str) -> str: ...
 raise SystemExit('imported')
 """
 
@@ -180,6 +185,17 @@ raise SystemExit('imported')
             "3:32: FE512 node 'a': the parameter 'run' of 'odd:told' is a Context, which no tool is given; "
             "a node of `type: function` gets one",
         ),
+        ("nodes: {a: {prompt: x, tools: ['odd:run_skill_script', 'odd:read_skill_section'], skills: [skills]}}", None),
+        (
+            "nodes: {a: {prompt: x, tools: ['odd:run_skill_script'], skills: [scripts]}}",
+            "3:32: FE526 node 'a': `skills` bring a tool named 'run_skill_script' too; give this one another name",
+        ),
+        (
+            "nodes: {a: {prompt: x, tools: ['odd:read_skill_section'], skills: [scripts]}}",
+            "`skills` bring a tool named 'read_skill_section' too",
+        ),
+        ("nodes: {a: {prompt: x, tools: ['odd:quoted']}}", "'run' of 'odd:quoted' is a Context"),
+        ("nodes: {a: {type: tool, tool: 'odd:dotted', with: {word: x}}}", "'run' of 'odd:dotted' is a Context"),
         ("nodes: {a: {type: tool, tool: 'odd:said', with: {}}}", "'here' of 'odd:said' is a Context"),
         ("nodes: {a: {prompt: x, tools: ['odd:other']}}", None),
         ("nodes: {a: {type: function, call: 'odd:told', with: {word: x}}}", "the function needs 'run'"),
@@ -192,9 +208,11 @@ def test_tools_are_checked_where_they_stand_without_running_their_module(
 ) -> None:
     (folder / "web.py").write_text(MODULE + "\nraise SystemExit('imported')\n")
     (folder / "odd.py").write_text(ODD)
-    skill = folder / "skills" / "greet"
-    skill.mkdir(parents=True)
-    (skill / "SKILL.md").write_text("---\nname: greet\ndescription: How to greet.\n---\nSay hello.\n")
+    for name in ("skills/greet", "scripts/greet"):
+        skill = folder / name
+        skill.mkdir(parents=True)
+        (skill / "SKILL.md").write_text("---\nname: greet\ndescription: How to greet.\n---\nSay hello.\n")
+    (skill / "hello.py").write_text("print('Hello')\n")
     found = check_file(flow_in(folder, nodes))
     assert len(found) == (expected is not None)
     assert all(expected is not None and expected in str(each) for each in found)

@@ -483,7 +483,7 @@ CODES: Final[Mapping[str, Code]] = {
     "FE526": Code(
         "two tools of one name",
         "A model calls an agent's tools by their names, so these differ. Give one of the functions another name, with "
-        "`@tool(name=…)` or by itself, or list it once. An agent with `skills` has a tool `load_skill`.",
+        "`@tool(name=…)` or by itself, or list it once. `skills` bring tools such as `load_skill`.",
         "tools: [shop:find, crm:find]",
     ),
     "FE531": Code(

@@ -123,7 +123,7 @@ def check_code(spec: FlowSpec, project: Project, report: Report) -> None:
         if misuse is not None and _is_used(spec, use):
             report.at_value(misuse.code, misuse.message, use.path, _suggest_fitting(use, define, project, report))
     _check_with(spec, define, report)
-    _check_tool_names(spec, define, report)
+    _check_tool_names(spec, define, project, report)
 
 
 def _find_problems(target: str, project: Project, report: Report) -> Iterator[ProjectProblem]:
@@ -230,22 +230,22 @@ def _check_arguments(node: FunctionNodeSpec | ToolNodeSpec, taken: Parameters, p
             report.at_key("FE512", text, (*path, "with", name), report.nearest(name, taken.known))
 
 
-_OF_SKILLS: Final = "load_skill"
-"""The tool that every agent with skills has; it may have more of theirs."""
-
-
-def _check_tool_names(spec: FlowSpec, define: Define, report: Report) -> None:
+def _check_tool_names(spec: FlowSpec, define: Define, project: Project, report: Report) -> None:
     """Each tool of an agent that has the name of another one of its tools."""
     for path, node in nodes_of(spec):
         if report.is_enough:
             return
-        tools: tuple[str, ...] = (setting_of(spec, node, "tools") or ()) if is_agent(node) else ()
-        has_skills = is_agent(node) and bool(setting_of(spec, node, "skills"))
-        known: dict[str, str] = {_OF_SKILLS: ""} if has_skills else {}
-        for number, target in enumerate(tools if len(tools) > 1 or has_skills else ()):
+        if not is_agent(node):
+            continue
+        tools: tuple[str, ...] = setting_of(spec, node, "tools") or ()
+        folders: tuple[str, ...] = setting_of(spec, node, "skills") or ()
+        known: dict[str, str] = {}
+        if folders and tools:
+            known |= dict.fromkeys(_list_skill_tools(project, folders, setting_of(spec, node, "locale") or "en"), "")
+        for number, target in enumerate(tools if len(tools) > 1 or folders else ()):
             found = define(target)
             name = None if found is None or found.mark is None else found.mark.name
-            if name in known and is_agent(node):
+            if name in known:
                 at = (*holder_path(spec, key_path(path), node, "tools"), "tools", number)
                 text = f"'{known[name]}' is a tool named '{name}' too; list it once, or give one another name"
                 if not known[name]:
@@ -253,6 +253,19 @@ def _check_tool_names(spec: FlowSpec, define: Define, report: Report) -> None:
                 report.at_value("FE526", text, at)
             elif name is not None:
                 known[name] = target
+
+
+def _list_skill_tools(project: Project, folders: Sequence[str], locale: str) -> Sequence[str]:
+    """The tools that skills bring; of those that cannot be read that which all have."""
+    from flowengine.skills.answers import skill_messages  # Few agents have skills and tools of their own.
+    from flowengine.skills.disclosure import list_tools
+    from flowengine.skills.skill_store import SkillStore
+
+    try:
+        skills = SkillStore([project.resolve(each) for each in folders], hidden=False).look().skills
+    except (DefinitionError, OSError):  # Told elsewhere.
+        skills = ()
+    return list_tools(skills, skill_messages(locale))
 
 
 def check_tools(spec: FlowSpec, project: Project, report: Report) -> None:

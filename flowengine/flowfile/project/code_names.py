@@ -237,13 +237,41 @@ def _is_mark(name: str, source: str | None) -> bool:
 
 
 def _is_context(annotation: ast.expr | None, sources: Mapping[str, str | None]) -> bool:
-    """Tells whether an annotation is FlowEngine's `Context`, by itself or as an attribute of its module."""
-    named = annotation.value if isinstance(annotation, ast.Attribute) and annotation.attr == "Context" else annotation
-    if isinstance(named, ast.Constant) and named.value == "Context":
-        named = ast.Name("Context")
-    if not isinstance(named, ast.Name) or (named is annotation and named.id != "Context"):
-        return False
-    return (sources.get(named.id) or "").partition(".")[0] == "flowengine"
+    """Tells whether an annotation has FlowEngine's `Context` in it, by itself or as an attribute of its module, also
+    where it is written as a text."""
+    for each in _types_in(annotation):
+        root: ast.expr = each
+        while isinstance(root, ast.Attribute):
+            root = root.value
+        name = each.attr if isinstance(each, ast.Attribute) else each.id
+        source = sources.get(root.id) if isinstance(root, ast.Name) else None
+        if name == "Context" and (source or "").partition(".")[0] == "flowengine":
+            return True
+    return False
+
+
+def _types_in(annotation: ast.expr | None) -> Iterator[ast.Name | ast.Attribute]:
+    """The types that an annotation names, its own and those inside of it (`Context | None`, `"list[Context]"`)."""
+    match annotation:
+        case ast.Name() | ast.Attribute():
+            yield annotation
+        case ast.Constant(value=str(text)):
+            try:
+                yield from _types_in(ast.parse(text.strip(), mode="eval").body)
+            except (SyntaxError, ValueError, RecursionError, MemoryError):
+                return
+        case ast.BinOp(left=left, right=right):
+            yield from _types_in(left)
+            yield from _types_in(right)
+        case ast.Subscript(value=ast.Name(id="Literal") | ast.Attribute(attr="Literal")):
+            return
+        case ast.Subscript(value=ast.Name(id="Annotated") | ast.Attribute(attr="Annotated"), slice=ast.Tuple(elts=of)):
+            yield from _types_in(of[0])
+        case ast.Subscript(slice=inside):
+            for each in inside.elts if isinstance(inside, ast.Tuple) else [inside]:
+                yield from _types_in(each)
+        case _:
+            return
 
 
 def imports_in(file: Path, name: str) -> tuple[str, ...]:
