@@ -17,7 +17,6 @@ from typing import Any, Final, TypeAlias, cast, get_args
 from flowengine.agents.structured import AnswerShape
 from flowengine.core.context import EvaluationResult, LLMResult
 from flowengine.errors import DefinitionError, find_nearest, refuse_other_kind
-from flowengine.foreign_names import find_foreign_argument
 from flowengine.models.call_options import (
     DECIDING,
     OPTIONS,
@@ -290,6 +289,8 @@ def check_options(options: Mapping[str, Any], known: frozenset[str]) -> None:
     for option in options:
         if option in OPTIONS or option == "model_options" or option in VENDOR_OPTIONS:
             continue
+        from flowengine.foreign_names import find_foreign_argument  # Only a wrong argument needs the table.
+
         if option in _NO_OPTIONS:
             raise DefinitionError(f"'{option}' is neither an argument here nor an option of a model call")
         # Vendors' own options resemble ours, so only a near miss counts.

@@ -39,13 +39,13 @@ from flowengine.errors import (
     RunError,
     refuse_other_kind,
 )
-from flowengine.nodes.code_reading import CodeReading
 from flowengine.nodes.node import FlowNode, NodeSettings, RunLimits
 from flowengine.nodes.policy import wrap_node
 from flowengine.nodes.run_inputs import InputField
 
 if TYPE_CHECKING:
     from flowengine.models.open import DefaultModel
+    from flowengine.nodes.code_reading import CodeReading
 
 __all__ = [
     "CompiledFlow",

@@ -35,10 +35,10 @@ from flowengine.errors import (
     refuse_other_kind,
     unknown_argument,
 )
-from flowengine.nodes.code_reading import CodeReading, read_code
 
 if TYPE_CHECKING:
     from flowengine.models.open import DefaultModel
+    from flowengine.nodes.code_reading import CodeReading
 
 __all__ = [
     "FlowNode",
@@ -385,9 +385,13 @@ class FlowNode(ABC):
 
     def read_code(self) -> CodeReading | None:
         """What its definition leaves open: the code that it calls, and of a node built in Python all that it is."""
-        if not self.says_its_definition:
-            return read_code([self.when, self.set or None, *self.code, *self.identity()])
-        return read_code(self.code) if self.code else None
+        if self.says_its_definition and not self.code:
+            return None
+        from flowengine.nodes.code_reading import read_code  # Most flow files call no code.
+
+        if self.says_its_definition:
+            return read_code(self.code)
+        return read_code([self.when, self.set or None, *self.code, *self.identity()])
 
     @property
     def default_model(self) -> DefaultModel | None:

@@ -10,13 +10,14 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import replace
+from functools import cache
+from importlib import import_module
 from typing import Any, Final
 
 from flowengine.core.batching import CALL
 from flowengine.core.context import EMPTY
 from flowengine.core.secret_values import HiddenStream
 from flowengine.errors import ModelConfigError
-from flowengine.models.http.anthropic_messages import ANTHROPIC_MESSAGES
 from flowengine.models.http.chat_protocol import (
     AnswerCollector,
     ChatProtocol,
@@ -31,8 +32,6 @@ from flowengine.models.http.chat_protocol import (
 )
 from flowengine.models.http.loop_client import BrokenExchangeError, HttpAnswer, HttpCall, send_call
 from flowengine.models.http.openai_chat import AZURE_CHAT, OPENAI_CHAT, read_chat_usage
-from flowengine.models.http.openai_responses import AZURE_RESPONSES, OPENAI_RESPONSES
-from flowengine.models.http.vendor_batches import BatchableCall
 from flowengine.models.http.vendor_endpoint import (
     CONNECTION_SETTINGS,
     Patience,
@@ -47,16 +46,26 @@ from flowengine.models.pricing import seconds_of_call
 from flowengine.models.vendors import BATCH_PRICE, BATCH_VENDORS, Vendor, vendor_named
 from flowengine.models.wrappers.priced import cost_of
 
-__all__ = ["PROTOCOLS", "NativeEmbedding", "NativeModel"]
+__all__ = ["PROTOCOLS", "NativeEmbedding", "NativeModel", "load_protocol"]
 
-PROTOCOLS: Final[Mapping[str, ChatProtocol]] = {
-    "openai": OPENAI_CHAT,
-    "azure": AZURE_CHAT,
-    "anthropic": ANTHROPIC_MESSAGES,
+PROTOCOLS: Final[Mapping[str, str]] = {
+    "openai": "openai_chat:OPENAI_CHAT",
+    "azure": "openai_chat:AZURE_CHAT",
+    "anthropic": "anthropic_messages:ANTHROPIC_MESSAGES",
 }
-"""By the names that `VendorTraits.protocol` has."""
-_RESPONSES: Final[Mapping[str, ChatProtocol]] = {"openai": OPENAI_RESPONSES, "azure": AZURE_RESPONSES}
+"""By the names that `VendorTraits.protocol` has: a run loads those alone that it speaks."""
+_RESPONSES: Final[Mapping[str, str]] = {
+    "openai": "openai_responses:OPENAI_RESPONSES",
+    "azure": "openai_responses:AZURE_RESPONSES",
+}
 """By the same names, what is asked where chat completions refuse a call."""
+
+
+@cache
+def load_protocol(place: str) -> ChatProtocol:
+    """The protocol at a place of `PROTOCOLS`."""
+    module, _, name = place.partition(":")
+    return getattr(import_module(f"flowengine.models.http.{module}"), name)
 
 
 class NativeModel:
@@ -80,6 +89,7 @@ class NativeModel:
         self._traits = traits_of(
             provider, name, structured_output=structured_output, is_elsewhere=self._endpoint.is_elsewhere, said=said
         )
+        self._protocol_for(Request(name, ()))  # Loaded now, and not within the time of the first call.
 
     @property
     def traits(self) -> VendorTraits:
@@ -99,6 +109,8 @@ class NativeModel:
         started = time.perf_counter()
         place, is_cheap = CALL.get(), False
         if place is not None and self.provider in BATCH_VENDORS:
+            from flowengine.models.http.vendor_batches import BatchableCall  # Few runs wait for a batch.
+
             call = BatchableCall(self._endpoint, post, self.provider, self.name)
             body, is_cheap = await place.batcher.answer(place, call)
             place.is_cheap = is_cheap
@@ -187,8 +199,8 @@ class NativeModel:
         has_tools = bool(request.tools) or any(each.tool_calls for each in request.messages)
         is_summary = "reasoning" in options and traits.name in ("openai", "azure")
         if is_summary or traits.can.needs_responses(options, has_tools=has_tools):
-            return _RESPONSES.get(traits.protocol, PROTOCOLS[traits.protocol])
-        return PROTOCOLS[traits.protocol]
+            return load_protocol(_RESPONSES.get(traits.protocol, PROTOCOLS[traits.protocol]))
+        return load_protocol(PROTOCOLS[traits.protocol])
 
     def _move_request(self, request: Request) -> tuple[NativeModel, Request] | None:
         """The model at another place, where the request names one of its own."""
