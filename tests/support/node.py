@@ -16,9 +16,11 @@ __all__ = ["node_package", "run_node_script"]
 VERSIONS: Mapping[str, str] = {
     "@ag-ui/client": "1.0.0",
     "@ai-sdk/openai-compatible": "3.0.92",
+    "@modelcontextprotocol/conformance": "0.1.16",
     "@modelcontextprotocol/inspector": "2.12.0",
     "ai": "7.0.173",
     "axe-core": "4.14.1",
+    "node": "22.23.3",
     "openai": "7.57.0",
 }
 """As `.ci/run` installs them."""

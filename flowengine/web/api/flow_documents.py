@@ -13,6 +13,7 @@ from flowengine.web.api.schemas import ANSWER, LABELS, MALFORMED, POSITION, UNRE
 from flowengine.web.gate.problems import MEDIA_TYPE
 from flowengine.web.service.chat_shape import outputs_schema_of, spec_of
 from flowengine.web.service.flow_catalog import make_input_schema
+from flowengine.web.service.placed_schemas import escape_pointer, move_references
 
 __all__ = ["EVERY_PROBLEM", "describe_flows", "input_schema", "output_schema"]
 
@@ -109,7 +110,8 @@ def describe_flows(
 
 def _describe_call(flow: Flow, parameters: Sequence[Schema]) -> Schema:
     """`POST /flows/NAME`."""
-    inputs = input_schema(flow)
+    place = f"#/paths/~1flows~1{escape_pointer(flow.name)}/post/requestBody/content/application~1json/schema"
+    inputs = move_references(input_schema(flow), lambda reference: place + reference[1:])
     body = {"required": bool(inputs.get("required")), "content": _json(inputs)}
     return {
         "operationId": flow.name,

@@ -18,11 +18,13 @@ import mcp_types as types
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 
+from flowengine.core.file_values import find_files
 from flowengine.core.json_values import dumps
 from flowengine.engine.events import NodeCancelled, NodeFailed, NodeFinished, NodeSkipped
 from flowengine.errors import ApprovalError, FlowEngineError, InputError, did_you_mean
 from flowengine.version import __version__
 from flowengine.web.api.http_answers import hide_store
+from flowengine.web.mcp.mcp_contents import read_contents
 from flowengine.web.mcp.mcp_tools import (
     CONTROL_TOOLS,
     data_result,
@@ -150,7 +152,7 @@ class _Calls:
             if path in questions and isinstance(given, types.ElicitResult):
                 answer = read_elicited(questions[path], given)
             if answer is None:
-                return result_of(await self._service.outcome(run_id, call.caller))
+                return await self._tell(call, run_id)
             await self._answer(call, run_id, answer)
         return await self._follow(call, run_id, self._settings.patience, owns=owns)
 
@@ -169,7 +171,7 @@ class _Calls:
                     asked = await self._ask(call, outcome)
                     if asked is not None:
                         return asked
-            return result_of(await self._service.outcome(run_id, call.caller))
+            return await self._tell(call, run_id)
         except anyio.get_cancelled_exc_class():
             if owns and self._settings.on_cancel == "cancel":
                 with anyio.CancelScope(shield=True), suppress(FlowEngineError):  # It may have ended meanwhile.
@@ -194,7 +196,7 @@ class _Calls:
         requests = {each.node: elicitation_of(each) for each in outcome.questions}
         wanted = {path: request for path, request in requests.items() if request is not None}
         if len(wanted) < len(requests) or not _can_elicit(call.request):
-            return result_of(outcome)
+            return await self._tell(call, outcome.run_id)
         if not call.request.session.can_send_request:
             return types.InputRequiredResult(input_requests=dict(wanted), request_state=outcome.run_id)
         for question in outcome.questions:
@@ -205,7 +207,7 @@ class _Calls:
             )
             answer = read_elicited(question, given)
             if answer is None:
-                return result_of(await self._service.outcome(outcome.run_id, call.caller))
+                return await self._tell(call, outcome.run_id)
             await self._answer(call, outcome.run_id, answer)
         return None
 
@@ -220,8 +222,14 @@ class _Calls:
 
     # --- The server's own tools
 
+    async def _tell(self, call: FlowToolCall, run_id: str) -> Result:
+        """How the run stands, with the files of its outputs."""
+        outcome = await self._service.outcome(run_id, call.caller)
+        files = tuple(find_files(outcome.outputs))
+        return result_of(outcome, await anyio.to_thread.run_sync(read_contents, files) if files else ())
+
     async def _tell_status(self, call: FlowToolCall) -> Result:
-        return result_of(await self._service.outcome(call.arguments["run_id"], call.caller))
+        return await self._tell(call, call.arguments["run_id"])
 
     async def _await_run(self, call: FlowToolCall) -> Result:
         patience = min(call.arguments.get("seconds", self._settings.patience), 600.0)
@@ -256,7 +264,7 @@ class _Calls:
 
     async def _cancel_run(self, call: FlowToolCall) -> Result:
         await self._service.cancel(call.arguments["run_id"], call.caller)
-        return result_of(await self._service.outcome(call.arguments["run_id"], call.caller))
+        return await self._tell(call, call.arguments["run_id"])
 
     async def _validate(self, call: FlowToolCall) -> Result:
         flow = self._service.flow(call.arguments["flow"], call.caller)

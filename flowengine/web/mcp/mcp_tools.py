@@ -13,6 +13,7 @@ from typing import Any, Final, cast
 import mcp_types as types
 
 from flowengine.core.json_values import dumps, to_json_value
+from flowengine.core.values import is_map
 from flowengine.flow import Flow
 from flowengine.nodes.compiled_flow import CompiledFlow
 from flowengine.runs import Question
@@ -35,6 +36,7 @@ __all__ = [
     "told_data",
 ]
 
+_DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 _RUN_ID: Final = {"run_id": {"type": "string", "description": "The run's id."}}
 _FLOW: Final = {"flow": {"type": "string", "description": "The flow's name."}}
 _INPUTS: Final = {"inputs": {"type": "object", "description": "Inputs that are known."}}
@@ -125,7 +127,7 @@ def make_flow_tool(name: str, flow: Flow) -> types.Tool:
     return types.Tool(
         name=name,
         description=(flow.description or f"Run the flow '{flow.name}'.") + more,
-        input_schema=dict(make_input_schema(flow.plan.inputs)),
+        input_schema={"$schema": _DIALECT, **make_input_schema(flow.plan.inputs)},
         output_schema=_result_schema(flow),
         annotations=_annotations_of(flow.plan),
     )
@@ -184,10 +186,12 @@ def _tools_of(node: Any) -> list[str]:
 # --- How a run stands, as a tool's result
 
 
-def data_result(text: str, data: Mapping[str, Any], *, is_error: bool = False) -> types.CallToolResult:
+def data_result(
+    text: str, data: Mapping[str, Any], files: Sequence[types.ContentBlock] = (), *, is_error: bool = False
+) -> types.CallToolResult:
     """A result with its text; halves of characters, which no message can carry, are replaced."""
     return types.CallToolResult(
-        content=[types.TextContent(type="text", text=whole(text))],
+        content=[types.TextContent(type="text", text=whole(text)), *files],
         structured_content=json.loads(whole(json.dumps(to_json_value(data), ensure_ascii=False))),
         is_error=is_error,
     )
@@ -236,19 +240,29 @@ def describe_outcome(outcome: RunOutcome) -> str:
             return f"The run {outcome.run_id} is {status}. {told_data(outcome).get('error', '')}".strip()
 
 
-def result_of(outcome: RunOutcome) -> types.CallToolResult:
-    """A tool's result; a run that failed is an error that the model sees."""
+def result_of(outcome: RunOutcome, files: Sequence[types.ContentBlock] = ()) -> types.CallToolResult:
+    """A tool's result with the files of its outputs; a run that failed is an error that the model sees."""
     is_error = outcome.status in ("failed", "cancelled")
-    return data_result(describe_outcome(outcome), told_data(outcome), is_error=is_error)
+    return data_result(describe_outcome(outcome), told_data(outcome), files, is_error=is_error)
 
 
 # --- Questions to the client's user
 
-_SIMPLE: Final = frozenset({"string", "number", "integer", "boolean"})
+_FIELD: Final = ("type", "title", "description", "default")
+_KEPT: Final[Mapping[str, Sequence[str]]] = {
+    "string": ("enum", "enumNames", "minLength", "maxLength"),
+    "number": ("enum", "minimum", "maximum"),
+    "integer": ("enum", "minimum", "maximum"),
+    "boolean": (),
+    "array": ("minItems", "maxItems"),
+}
+"""What a client's form knows of a field, by its type; the rest is checked when the answer comes."""
+_FORMATS: Final = frozenset({"email", "uri", "date", "date-time"})
 
 
 def elicitation_of(question: Question) -> types.ElicitRequest | None:
-    """The question as a form of the client's; None where the form asks for more than such forms have: plain fields."""
+    """The question as a form of the client's; None where the form asks for more than such forms have: plain fields
+    and choices. Where there is one choice, to accept the form is to choose it."""
     fields: dict[str, Any] = {
         "choice": {"type": "string", "enum": list(question.choices), "description": "What is decided"},
         "comment": {"type": "string", "description": "Why"},
@@ -257,31 +271,52 @@ def elicitation_of(question: Question) -> types.ElicitRequest | None:
     if question.form is not None and not question.tool:
         form = cast("Mapping[str, Any]", to_json_value(question.form))
         properties: Mapping[str, Any] = form.get("properties") or {}
-        if not properties or fields.keys() & properties or any(not _is_simple(each) for each in properties.values()):
+        plain = {name: _make_field(each) for name, each in properties.items()}
+        if not properties or fields.keys() & properties or None in plain.values():
             return None
-        fields |= {name: _plain_field(each) for name, each in properties.items()}
+        fields |= plain
         required += [name for name in form.get("required", ()) if name in properties]
+    if len(question.choices) == 1:
+        del fields["choice"], required[0]
     schema = {"type": "object", "properties": fields, "required": required}
     return types.ElicitRequest(
         params=types.ElicitRequestFormParams(message=whole(question.message), requested_schema=schema)
     )
 
 
-def _is_simple(schema: Any) -> bool:
-    return isinstance(schema, Mapping) and cast("Mapping[str, Any]", schema).get("type") in _SIMPLE
+def _make_field(schema: Any) -> Mapping[str, Any] | None:
+    """The field of a property; None where no form of a client has such fields."""
+    said: Mapping[str, Any] = schema if is_map(schema) else {}
+    kind: Any = said.get("type")
+    if kind not in _KEPT:
+        return None
+    field = {key: said[key] for key in (*_FIELD, *_KEPT[kind]) if key in said}
+    if kind == "array":
+        items = _make_field(said.get("items") or {}) or _make_titled(said.get("items"), "anyOf")
+        if items is None or not items.keys() & {"enum", "anyOf"}:
+            return None
+        return {**field, "items": items}
+    if kind == "string":
+        field |= _make_titled(said, "oneOf") or {}
+        if said.get("format") in _FORMATS:
+            field["format"] = said["format"]
+    return field
 
 
-_KEPT: Final = ("type", "title", "description", "enum", "minimum", "maximum", "minLength", "maxLength", "default")
-
-
-def _plain_field(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    return {key: schema[key] for key in _KEPT if key in schema}
+def _make_titled(schema: Any, word: str) -> Mapping[str, Any] | None:
+    """Choices with titles, under the word that forms have for them: `oneOf` for one of them, `anyOf` for several."""
+    choices: Sequence[Any] = (schema.get(word) if is_map(schema) else None) or ()
+    found = [each for each in choices if is_map(each) and {"const", "title"} <= each.keys()]
+    if not found or len(found) < len(choices):
+        return None
+    return {word: [{key: each[key] for key in ("const", "title")} for each in found]}
 
 
 def read_elicited(question: Question, given: types.ElicitResult) -> PersonsAnswer | None:
     """The person's answer; None where there was none: declined, or dismissed."""
     content: Mapping[str, Any] = given.content or {}
-    choice, comment = content.get("choice"), content.get("comment")
+    only = question.choices[0] if len(question.choices) == 1 else None
+    choice, comment = content.get("choice", only), content.get("comment")
     if given.action != "accept" or not isinstance(choice, str):
         return None
     rest = {name: value for name, value in content.items() if name not in ("choice", "comment")}

@@ -19,6 +19,7 @@ from flowengine.errors import Diagnostic, FlowEngineError, FlowError, FlowNotFou
 from flowengine.flow import Flow
 from flowengine.flowfile.flow_search import find_flow_files
 from flowengine.nodes.run_inputs import REQUIRED, InputField
+from flowengine.web.service.placed_schemas import join_properties
 from visualize.picture import Picture, picture_of_skeleton
 
 __all__ = ["About", "CatalogEntry", "Library", "make_input_schema"]
@@ -216,7 +217,7 @@ def make_input_schema(inputs: Mapping[str, InputField] | None) -> Mapping[str, A
         return {"type": "object"}
     required = [name for name, field in inputs.items() if field.default is REQUIRED]
     properties = {name: _property_schema(field) for name, field in inputs.items()}
-    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+    return {"type": "object", **join_properties(properties), "required": required, "additionalProperties": False}
 
 
 def _property_schema(field: InputField) -> Mapping[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64decode
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,11 +17,13 @@ from mcp.client.client import Client
 from flowengine import Agent, Flow, FunctionNode, tool
 from flowengine.journal.memory import MemoryJournal, MemoryStore
 from flowengine.nodes.approval import ApprovalNode
+from flowengine.nodes.run_inputs import InputField
 from flowengine.web.mcp.mcp_server import McpSettings, make_mcp_server
 from flowengine.web.mcp.mcp_tools import make_flow_tool
 from flowengine.web.service.flow_service import FlowService
 from flowengine.web.service.outcomes import FlowCaller
 from tests.support.counted_flows import Counted
+from tests.support.small_png import small_png
 
 Answer = Callable[[types.ElicitRequestFormParams], types.ElicitResult]
 
@@ -113,6 +116,59 @@ async def test_a_form_is_filled_in_by_the_clients_user(mode: str) -> None:
         result = await client.call_tool("release", {})
     assert result.structured_content is not None
     assert result.structured_content["outputs"] == {"form": {"ticket": "T-1"}}
+
+
+@BOTH_ERAS
+async def test_a_form_has_choices_with_titles_and_no_choice_where_there_is_one(mode: str) -> None:
+    titled = [{"const": "t", "title": "A ticket"}]
+    properties = {
+        "kind": {"type": "string", "oneOf": titled, "pattern": "t"},
+        "mail": {"type": "string", "format": "email", "default": "a@example.com"},
+        "teams": {"type": "array", "items": {"type": "string", "enum": ["a", "b"]}, "minItems": 1},
+        "marks": {"type": "array", "items": {"anyOf": titled}},
+    }
+    ask = ApprovalNode(lambda context: "Which?", {"send": None}, form={"type": "object", "properties": properties})
+    flow = Flow("release", {"ask": ask}, outputs={"form": lambda context: context.nodes["ask"].output["form"]})
+    given = {"kind": "t", "teams": ["a"], "marks": ["t"]}
+
+    def answer(params: types.ElicitRequestFormParams) -> types.ElicitResult:
+        shown = {**properties, "kind": {"type": "string", "oneOf": titled}}
+        assert params.requested_schema["properties"] == shown | {"comment": {"type": "string", "description": "Why"}}
+        return types.ElicitResult(action="accept", content=given)
+
+    async with connected([flow], mode, answer) as (client, _):
+        result = await client.call_tool("release", {})
+    assert result.structured_content is not None
+    assert result.structured_content["outputs"] == {"form": given}
+
+
+@BOTH_ERAS
+async def test_files_of_the_outputs_are_parts_of_the_result(mode: str) -> None:
+    image, text, other = small_png(), b"a,b\n", b"%PDF-1.7\n" + bytes(9)
+    parts = {"image": image, "text": text, "again": text, "other": other}
+    flow = Flow("make", {name: FunctionNode(lambda context, each=each: each) for name, each in parts.items()})
+    async with connected([flow], mode) as (client, _):
+        result = await client.call_tool("make", {})
+    said, *files = result.content
+    assert isinstance(said, types.TextContent)
+    [shown, *resources] = files
+    assert isinstance(shown, types.ImageContent)
+    assert (shown.mime_type, b64decode(shown.data)) == ("image/png", image)
+    contents = [each.resource for each in resources if isinstance(each, types.EmbeddedResource)]
+    assert [each.text for each in contents if isinstance(each, types.TextResourceContents)] == [text.decode()]
+    assert [b64decode(each.blob) for each in contents if isinstance(each, types.BlobResourceContents)] == [other]
+
+
+async def test_what_an_inputs_schema_refers_to_is_found_in_the_tools_schema() -> None:
+    address = {"$ref": "#/$defs/street", "$defs": {"street": {"type": "string"}}}
+    other = {"items": {"$ref": "#/$defs/street"}, "$defs": {"street": {"type": "integer"}}}
+    inputs = {"home": InputField(schema=address), "numbers": InputField(schema=other)}
+    schema = make_flow_tool("f", Flow("f", {"a": FunctionNode(print)}, inputs=inputs)).input_schema
+    assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    jsonschema.validate({"home": "Main Street", "numbers": [1]}, schema)
+    for wrong in ({"home": 1, "numbers": []}, {"home": "", "numbers": ["1"]}):
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate(wrong, schema)
 
 
 @BOTH_ERAS
