@@ -23,7 +23,7 @@ VERSIONS: Mapping[str, str] = {
     "node": "22.23.3",
     "openai": "7.57.0",
 }
-"""As `.ci/run` installs them."""
+"""As `.ci/node_packages` installs them."""
 
 
 def node_package(name: str, script: str = "") -> list[str]:

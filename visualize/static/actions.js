@@ -1,80 +1,108 @@
 // What can be done with a run: the form of an action over the page, and its command line as the form is filled in.
 
-import { copyText, part } from "./elements.js";
+import { all, closestTo, copyText, find, need, part } from "./elements.js";
 import { SHARED } from "./shared.js";
+import { errorText } from "./texts.js";
 import { dressValues } from "./values.js";
 
-// A word as a shell takes it for one.
+/** @typedef {{ option?: string, kind?: string, value: string, isChange?: boolean, isChanged?: boolean }} ActionField */
+/** @typedef {HTMLInputElement | HTMLTextAreaElement | HTMLSelectElement} Control */
+
+/**
+ * A word as a shell takes it for one.
+ * @param {string} word
+ */
 export function quoteWord(word) {
   return /^[A-Za-z0-9_@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\"'\"'")}'`;
 }
 
-// What stands behind an option: the value, or `name=value`, in which an at sign would stand for a file. A long value is
-// put into a file.
+/**
+ * What stands behind an option: the value, or `name=value`, in which an at sign would stand for a file. A long value is
+ * put into a file.
+ * @param {string} begin
+ * @param {string} value
+ */
 function pairWord(begin, value) {
   if (!begin.endsWith("=")) return begin + value;
   if (value.length > SHARED.longValue) return `${begin}@${begin.slice(0, -1)}.txt`;
   return begin + (value.startsWith("@") ? "@" : "") + value;
 }
 
-// The words of one field: { option, kind, value, isChange, isChanged }.
+/**
+ * The words of one field.
+ * @param {ActionField} field
+ */
 function fieldWords(field) {
   if (!field.option || !field.value || (field.isChange && !field.isChanged)) return [];
   if (field.kind === "switch" || field.kind === "kept") return field.option.split(" ");
-  const values = field.kind === "list" ? field.value.split("\n").map((each) => each.trim()).filter(Boolean) : [field.value];
+  const values = field.kind === "list" ? field.value.split("\n").map((line) => line.trim()).filter(Boolean) : [field.value];
   const [option, ...rest] = field.option.split(" ");
   return values.flatMap((value) => [option, rest.length ? pairWord(rest.join(" "), value) : value]);
 }
 
+/**
+ * @param {string[]} base
+ * @param {ActionField[]} fields
+ * @param {string[]} tail
+ */
 export function composeCommand(base, fields, tail) {
-  const verb = fields.find((each) => each.kind === "verb")?.value || base[1];
+  const verb = fields.find((field) => field.kind === "verb")?.value || base[1];
   return [base[0], verb, ...base.slice(2), ...fields.flatMap(fieldWords), ...tail].map(quoteWord).join(" ");
 }
 
+/**
+ * @param {Control} control
+ * @returns {ActionField}
+ */
 function readField(control) {
-  const isSwitch = control.type === "checkbox";
-  const first = control.tagName === "SELECT"
-    ? [...control.options].find((each) => each.defaultSelected)?.value ?? control.options[0]?.value : control.defaultValue;
-  return {
-    option: control.dataset.option, kind: control.dataset.kind, isChange: "change" in control.dataset,
-    value: isSwitch ? (control.checked ? "true" : "") : control.value, isChanged: !isSwitch && control.value !== first,
-  };
+  const { option, kind } = control.dataset;
+  const isChange = "change" in control.dataset;
+  if (control instanceof HTMLInputElement && control.type === "checkbox") {
+    return { option, kind, isChange, value: control.checked ? "true" : "", isChanged: false };
+  }
+  const first = control instanceof HTMLSelectElement
+    ? [...control.options].find((item) => item.defaultSelected)?.value ?? control.options[0]?.value : control.defaultValue;
+  return { option, kind, isChange, value: control.value, isChanged: control.value !== first };
 }
 
+/** @param {HTMLFormElement} form */
 function dressAction(form) {
-  const command = form.querySelector(".command");
-  const [base, tail] = JSON.parse(command.dataset.words);
+  const command = need(".command", form);
+  const [base, tail] = JSON.parse(command.dataset.words ?? "");
   const write = () => {
-    command.textContent = composeCommand(base, [...form.elements].filter((each) => each.dataset.kind).map(readField), tail);
+    const controls = /** @type {Control[]} */ ([...form.elements]);
+    command.textContent = composeCommand(base, controls.filter((control) => control.dataset.kind).map(readField), tail);
   };
   form.addEventListener("input", write);
   write();
 }
 
-// Shows the page of a form over ours; what cannot be done is told in it, and what was filled in stays.
+/** Shows the page of a form over ours; what cannot be done is told in it, and what was filled in stays. */
 class ActionDialog {
   constructor() {
     this.box = document.createElement("dialog");
     this.box.className = "over";
     document.body.append(this.box);
     this.box.addEventListener("click", (event) => {
-      if (event.target !== this.box && !event.target.closest("[data-close]")) return;
+      if (event.target !== this.box && !closestTo(event, "[data-close]")) return;
       event.preventDefault();
       this.box.close();
     });
     this.box.addEventListener("keydown", (event) => event.stopPropagation()); // The page's own keys rest.
     this.box.addEventListener("submit", (event) => {
       event.preventDefault();
-      this.send(event.target);
+      this.send(/** @type {HTMLFormElement} */ (event.target));
     });
   }
 
+  /** @param {string} address */
   async open(address) {
     await this.fill(() => fetch(address, { headers: { Accept: "text/html" } }));
     if (!this.box.open) this.box.showModal();
-    this.box.querySelector("form input:not([type=hidden]), form textarea, form button[type=submit]")?.focus();
+    find("form input:not([type=hidden]), form textarea, form button[type=submit]", this.box)?.focus();
   }
 
+  /** @param {() => Promise<Response>} ask */
   async fill(ask) {
     try {
       const answer = await ask();
@@ -84,27 +112,32 @@ class ActionDialog {
         return;
       }
       const main = new DOMParser().parseFromString(text, "text/html").querySelector("main");
-      this.box.replaceChildren(main || part("note bad", `The server answered ${answer.status} ${answer.statusText}.`));
+      this.box.replaceChildren(main ?? part("note bad", `The server answered ${answer.status} ${answer.statusText}.`));
     } catch (error) {
-      this.box.replaceChildren(part("note bad", `The server cannot be reached: ${error.message}`));
+      this.box.replaceChildren(part("note bad", `The server cannot be reached: ${errorText(error)}`));
     }
-    this.box.setAttribute("aria-label", this.box.querySelector("h1")?.textContent || "Action");
-    this.box.querySelectorAll("form.act").forEach(dressAction);
-    this.box.querySelector(".note.bad")?.setAttribute("role", "alert");
+    this.box.setAttribute("aria-label", find("h1", this.box)?.textContent || "Action");
+    /** @type {HTMLFormElement[]} */
+    const forms = all("form.act", this.box);
+    forms.forEach(dressAction);
+    find(".note.bad", this.box)?.setAttribute("role", "alert");
     dressValues(this.box);
   }
 
+  /** @param {HTMLFormElement} form */
   async send(form) {
-    const button = form.querySelector("[type=submit]");
+    /** @type {HTMLButtonElement} */
+    const button = need("[type=submit]", form);
     if (button.disabled) return;
     button.disabled = true;
-    const body = new URLSearchParams(new FormData(form));
-    const headers = { Accept: "application/json" };
-    await this.fill(() => fetch(form.getAttribute("action"), { method: "POST", body, headers }));
+    await this.fill(() => post(form, formBody(form)));
     this.box.scrollTop = 0;
   }
 
-  // The same page is loaded anew: it goes on as another one would.
+  /**
+   * The same page is loaded anew: it goes on as another one would.
+   * @param {string} address
+   */
   go(address) {
     const to = new URL(address, location.href);
     const isHere = to.pathname === location.pathname && to.search === location.search;
@@ -113,38 +146,59 @@ class ActionDialog {
   }
 }
 
+/** @param {HTMLFormElement} form */
+function formBody(form) {
+  return new URLSearchParams(/** @type {any} */ (new FormData(form)));
+}
+
+/**
+ * Sends what is filled in to the address of a form. Its `action` may be a field of the same name.
+ * @param {HTMLFormElement} form
+ * @param {URLSearchParams} body
+ */
+function post(form, body) {
+  return fetch(form.getAttribute("action") ?? "", { method: "POST", body, headers: { Accept: "application/json" } });
+}
+
+/** @type {ActionDialog | null} */
 let actionDialog = null;
 
+/** @param {MouseEvent} event */
 async function hearClick(event) {
-  const copy = event.target.closest("[data-copy]");
+  const copy = closestTo(event, "[data-copy]");
   if (copy) {
-    copy.textContent = (await copyText(copy.parentElement.querySelector("pre").textContent)) ? "Copied" : "Not copied";
+    copy.textContent = (await copyText(find("pre", copy.parentElement ?? document)?.textContent ?? "")) ? "Copied" : "Not copied";
     return;
   }
-  const link = event.target.closest("a[data-act]");
-  if (!link || event.ctrlKey || event.metaKey || event.shiftKey || !window.HTMLDialogElement) return;
+  const link = /** @type {HTMLAnchorElement | null} */ (closestTo(event, "a[data-act]"));
+  if (!link || event.ctrlKey || event.metaKey || event.shiftKey || !globalThis.HTMLDialogElement) return;
   event.preventDefault();
-  actionDialog ||= new ActionDialog();
+  actionDialog ??= new ActionDialog();
   actionDialog.open(link.href);
 }
 
-// The playground says while it is filled in which commands ask it and fork the run with it, or why none does.
+/**
+ * The playground says while it is filled in which commands ask it and fork the run with it, or why none does.
+ * @param {HTMLFormElement} form
+ */
 function dressPlayground(form) {
   let timer = 0;
-  let asked = 0;
+  let last = 0;
   const check = async () => {
-    const number = ++asked;
-    const body = new URLSearchParams(new FormData(form));
+    last += 1;
+    const number = last;
+    const body = formBody(form);
     body.set("do", "check");
     try {
-      const answer = await fetch(form.getAttribute("action"), { method: "POST", body, headers: { Accept: "application/json" } });
-      if (!answer.ok || number !== asked) return;
-      const found = await answer.json();
-      for (const made of form.querySelectorAll("[data-made]")) {
-        made.querySelector(".command").textContent = found[made.dataset.made];
-        made.hidden = !found[made.dataset.made];
+      const answer = await post(form, body);
+      if (!answer.ok || number !== last) return;
+      const texts = await answer.json();
+      for (const box of all("[data-made]", form)) {
+        const command = texts[box.dataset.made ?? ""];
+        need(".command", box).textContent = command;
+        box.hidden = !command;
       }
-      form.querySelector("[data-said]").textContent = found.said;
+      need("[data-said]", form).textContent = texts.said;
     } catch {
       // The server is away; what is sent will tell.
     }
@@ -152,7 +206,10 @@ function dressPlayground(form) {
   form.addEventListener("input", () => { clearTimeout(timer); timer = setTimeout(check, 250); });
 }
 
-// A form is sent once.
+/**
+ * A form is sent once.
+ * @param {HTMLFormElement} form
+ */
 function sendOnce(form) {
   form.addEventListener("submit", (event) => {
     if (form.classList.contains("sent")) event.preventDefault();
@@ -162,10 +219,12 @@ function sendOnce(form) {
 }
 
 export function startActions() {
+  /** @type {(selector: string) => HTMLFormElement[]} */
+  const forms = (selector) => all(selector);
   document.addEventListener("click", hearClick);
-  document.querySelectorAll("main form.act").forEach(dressAction);
-  document.querySelectorAll("form.play").forEach(dressPlayground);
-  document.querySelectorAll("form.act, form.play").forEach(sendOnce);
+  forms("main form.act").forEach(dressAction);
+  forms("form.play").forEach(dressPlayground);
+  forms("form.act, form.play").forEach(sendOnce);
   // A page that is shown again by the browser's Back has its buttons again.
-  addEventListener("pageshow", (event) => event.persisted && document.querySelector("form.sent") && location.reload());
+  addEventListener("pageshow", (event) => event.persisted && find("form.sent") && location.reload());
 }

@@ -1,67 +1,86 @@
 // The form of a question: its text as Markdown, the time that is left, and fields only for the choice that needs them.
 
-import { part } from "./elements.js";
+import { all, find, need, part, targetOf } from "./elements.js";
 import { parseJson } from "./exact_json.js";
 import { isMarkdown, showMarkdown } from "./markdown.js";
 
-// How long it is until a moment, in the two largest units.
-export function leftText(seconds) {
+/** @typedef {HTMLInputElement | HTMLTextAreaElement | HTMLSelectElement} Field */
+
+/** @type {[name: string, seconds: number][]} */
+const UNITS = [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]];
+
+/**
+ * How long it is until a moment, in the two largest units.
+ * @param {number} seconds
+ */
+export function countdownText(seconds) {
   if (seconds <= 0) return "its time is up";
-  const units = [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]];
-  const first = units.findIndex(([, size]) => seconds >= size);
+  const first = UNITS.findIndex(([, size]) => seconds >= size);
   if (first < 0) return "less than a second left";
-  const parts = units.slice(first, first + 2).map(([name, size], number) => {
-    const whole = Math.floor((number ? seconds % units[first][1] : seconds) / size);
+  const parts = UNITS.slice(first, first + 2).map(([name, size], number) => {
+    const whole = Math.floor((number ? seconds % UNITS[first][1] : seconds) / size);
     return whole || !number ? `${whole} ${name}` : "";
   });
   return `${parts.filter(Boolean).join(" ")} left`;
 }
 
-// What is wrong with a field, in words that stay beside it.
+/**
+ * What is wrong with a field, in words that stay beside it.
+ * @param {Field} field
+ */
 function checkField(field) {
-  const hint = field.parentElement.querySelector(".misfit") || field.parentElement.appendChild(part("misfit", ""));
+  const box = /** @type {HTMLElement} */ (field.parentElement);
+  const hint = find(".misfit", box) ?? box.appendChild(part("misfit", ""));
   hint.setAttribute("role", "alert");
   hint.textContent = field.validity.valid ? "" : field.validationMessage;
   field.setAttribute("aria-invalid", String(!field.validity.valid));
 }
 
+/** @param {Field} field */
 function checkJson(field) {
   const isJson = !field.value.trim() || parseJson(field.value) !== undefined;
   field.setCustomValidity(isJson ? "" : "This is no JSON.");
 }
 
+/** @param {HTMLElement} section */
 function dressApproval(section) {
   section.classList.add("dressed");
-  const form = section.querySelector("form");
-  const fields = form.querySelector("[data-form-for]");
-  const show = (isShown) => { fields.hidden = fields.disabled = !isShown; };
-  if (fields) show(false);
-  // The first press on a choice with a form opens the form; the next one sends it.
-  for (const button of form.querySelectorAll("[data-form]")) {
-    button.addEventListener("click", (event) => {
-      if (!fields.hidden) return;
-      event.preventDefault();
-      show(true);
-      fields.querySelector("input, select, textarea")?.focus();
-    });
+  const form = need("form", section);
+  /** @type {HTMLFieldSetElement | null} */
+  const fields = find("[data-form-for]", form);
+  if (fields) {
+    const show = (/** @type {boolean} */ isShown) => { fields.hidden = fields.disabled = !isShown; };
+    show(false);
+    // The first press on a choice with a form opens the form; the next one sends it.
+    for (const button of all("[data-form]", form)) {
+      button.addEventListener("click", (event) => {
+        if (!fields.hidden) return;
+        event.preventDefault();
+        show(true);
+        find("input, select, textarea", fields)?.focus();
+      });
+    }
   }
-  form.addEventListener("focusout", (event) => event.target.name?.startsWith("form") && checkField(event.target));
+  const fieldOf = (/** @type {Event} */ event) => /** @type {Field} */ (targetOf(event));
+  form.addEventListener("focusout", (event) => fieldOf(event).name?.startsWith("form") && checkField(fieldOf(event)));
   form.addEventListener("input", (event) => {
-    if (event.target.name === "form") checkJson(event.target);
-    if (event.target.getAttribute("aria-invalid") === "true") checkField(event.target);
+    const field = fieldOf(event);
+    if (field.name === "form") checkJson(field);
+    if (field.getAttribute("aria-invalid") === "true") checkField(field);
   });
-  const left = section.querySelector("[data-until]");
-  const count = () => { left.textContent = ` (${leftText(Number(left.dataset.until) - Date.now() / 1000)})`; };
-  if (left) {
-    count();
-    const timer = setInterval(() => (left.isConnected ? count() : clearInterval(timer)), 1000);
-  }
+  const clock = find("[data-until]", section);
+  if (!clock) return;
+  const count = () => { clock.textContent = ` (${countdownText(Number(clock.dataset.until) - Date.now() / 1000)})`; };
+  count();
+  const timer = setInterval(() => (clock.isConnected ? count() : clearInterval(timer)), 1000);
 }
 
+/** @param {ParentNode} root */
 export function dressApprovals(root) {
-  for (const text of root.querySelectorAll("[data-markdown]")) {
-    text.removeAttribute("data-markdown");
-    if (isMarkdown(text.textContent)) text.replaceChildren(showMarkdown(text.textContent));
+  for (const element of all("[data-markdown]", root)) {
+    element.removeAttribute("data-markdown");
+    const text = element.textContent ?? "";
+    if (isMarkdown(text)) element.replaceChildren(showMarkdown(text));
   }
-  root.querySelectorAll(".approval:not(.dressed)").forEach(dressApproval);
+  all(".approval:not(.dressed)", root).forEach(dressApproval);
 }

@@ -1,97 +1,114 @@
 // The layout of one's own: how wide the panel is, how high the rows are and whether they are shown. Kept by the browser,
 // for all runs.
 
-const KEPT = "flowengine.layout";
+import { all, find, need, readStorage, writeStorage } from "./elements.js";
+
+/** @typedef {"panel" | "below"} Area */
+/** @typedef {{ panel: number | null, below: number | null, isFolded: boolean }} Sizes */
+
+const STORAGE_KEY = "flowengine.layout";
+/** @type {Record<Area, [least: number, share: number]>} */
 const BOUNDS = { panel: [280, 0.75], below: [90, 0.8] }; // Pixels at least, and the share of the window at most.
 
-// A size within its bounds. `room`: pixels of the window along it.
+/**
+ * A size within its bounds.
+ * @param {Area} name
+ * @param {number} size
+ * @param {number} room pixels of the window along it
+ */
 export function fitSize(name, size, room) {
   const [least, share] = BOUNDS[name];
   return Math.round(Math.max(least, Math.min(size, Math.max(least, room * share))));
 }
 
-export function readKept(text) {
-  let found;
+/**
+ * @param {string | null} text
+ * @returns {Sizes}
+ */
+export function readSizes(text) {
+  let value;
   try {
-    found = JSON.parse(text);
+    value = JSON.parse(text ?? "");
   } catch {
-    found = null;
+    value = null;
   }
-  const kept = { panel: null, below: null, isFolded: found?.isFolded === true };
-  for (const name of ["panel", "below"]) if (Number.isFinite(found?.[name])) kept[name] = found[name];
-  return kept;
+  const size = (/** @type {Area} */ name) => (Number.isFinite(value?.[name]) ? value[name] : null);
+  return { panel: size("panel"), below: size("below"), isFolded: value?.isFolded === true };
 }
 
-export class Layout {
-  constructor(main, onChange = () => {}) {
+export class LayoutControl {
+  /** @param {HTMLElement} main */
+  constructor(main) {
     this.main = main;
-    this.onChange = onChange;
-    this.kept = readKept(this.load());
-    for (const bar of main.querySelectorAll("[role=separator]")) this.listen(bar);
-    this.fold = main.querySelector("[data-fold]");
-    this.fold?.addEventListener("click", () => this.change({ isFolded: !this.kept.isFolded }));
+    this.sizes = readSizes(readStorage(STORAGE_KEY));
+    this.bars = all("[role=separator]", main);
+    for (const bar of this.bars) this.listen(bar, this.areaOf(bar));
+    this.fold = find("[data-fold]", main);
+    this.fold?.addEventListener("click", () => this.change({ isFolded: !this.sizes.isFolded }));
     addEventListener("resize", () => this.apply());
     this.apply();
   }
 
-  load() {
-    try {
-      return localStorage.getItem(KEPT);
-    } catch { // A page from a disk may have no place of its own.
-      return null;
-    }
+  /** @param {HTMLElement} bar */
+  areaOf(bar) {
+    return /** @type {Area} */ (bar.dataset.size);
   }
 
-  change(what) {
-    Object.assign(this.kept, what);
-    try {
-      localStorage.setItem(KEPT, JSON.stringify(this.kept));
-    } catch {
-      // It holds for this page alone.
-    }
+  /** @param {Partial<Sizes>} sizes */
+  change(sizes) {
+    Object.assign(this.sizes, sizes);
+    writeStorage(STORAGE_KEY, JSON.stringify(this.sizes));
     this.apply();
   }
 
+  /** @param {Area} name */
   room(name) {
     return name === "panel" ? innerWidth : innerHeight;
   }
 
+  /** @param {Area} name */
   size(name) {
-    const area = this.main.querySelector(name === "panel" ? "#panel" : ".below");
-    return name === "panel" ? area.offsetWidth : area.offsetHeight;
+    return name === "panel" ? need("#panel", this.main).offsetWidth : need(".below", this.main).offsetHeight;
   }
 
   apply() {
-    for (const name of ["panel", "below"]) {
-      if (this.kept[name] === null) this.main.style.removeProperty(`--${name}`);
-      else this.main.style.setProperty(`--${name}`, `${fitSize(name, this.kept[name], this.room(name))}px`);
+    for (const name of /** @type {Area[]} */ (["panel", "below"])) {
+      const size = this.sizes[name];
+      if (size === null) this.main.style.removeProperty(`--${name}`);
+      else this.main.style.setProperty(`--${name}`, `${fitSize(name, size, this.room(name))}px`);
     }
-    document.body.classList.toggle("folded", this.kept.isFolded);
+    document.body.classList.toggle("folded", this.sizes.isFolded);
     if (this.fold) {
-      this.fold.setAttribute("aria-expanded", String(!this.kept.isFolded));
-      this.fold.textContent = this.kept.isFolded ? "▴ Show" : "▾ Hide";
+      this.fold.setAttribute("aria-expanded", String(!this.sizes.isFolded));
+      this.fold.textContent = this.sizes.isFolded ? "▴ Show" : "▾ Hide";
     }
-    for (const bar of this.main.querySelectorAll("[role=separator]")) {
-      const share = (this.size(bar.dataset.size) / this.room(bar.dataset.size)) * 100;
-      bar.setAttribute("aria-valuenow", String(Math.round(share)));
+    for (const bar of this.bars) {
+      const name = this.areaOf(bar);
+      bar.setAttribute("aria-valuenow", String(Math.round((this.size(name) / this.room(name)) * 100)));
     }
-    this.onChange();
   }
 
-  listen(bar) {
-    const name = bar.dataset.size;
-    const along = (event) => (name === "panel" ? event.clientX : event.clientY);
+  /**
+   * @param {HTMLElement} bar
+   * @param {Area} name
+   */
+  listen(bar, name) {
+    const along = (/** @type {PointerEvent} */ event) => (name === "panel" ? event.clientX : event.clientY);
     bar.addEventListener("pointerdown", (event) => {
       const [from, size] = [along(event), this.size(name)];
       bar.setPointerCapture(event.pointerId);
-      const move = (to) => this.change({ [name]: fitSize(name, size + from - along(to), this.room(name)), ...(name === "below" ? { isFolded: false } : {}) });
+      const move = (/** @type {PointerEvent} */ to) => {
+        this.change({ [name]: fitSize(name, size + from - along(to), this.room(name)), ...(name === "below" ? { isFolded: false } : {}) });
+      };
       bar.addEventListener("pointermove", move);
       bar.addEventListener("lostpointercapture", () => bar.removeEventListener("pointermove", move), { once: true });
       event.preventDefault();
     });
     bar.addEventListener("dblclick", () => this.change({ [name]: null }));
     bar.addEventListener("keydown", (event) => {
-      const by = { ArrowLeft: 24, ArrowUp: 24, ArrowRight: -24, ArrowDown: -24 }[event.key];
+      /** @type {Record<string, number | undefined>} */
+      const steps = { ArrowLeft: 24, ArrowUp: 24, ArrowRight: -24, ArrowDown: -24 };
+      const by = steps[event.key];
       if (by === undefined) return;
       event.preventDefault();
       event.stopPropagation();

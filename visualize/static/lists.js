@@ -1,9 +1,14 @@
 // The lists of runs and flows: keys, and the list that renews itself.
 
+import { all, closestTo, find } from "./elements.js";
+
+/** @import { SelectionBar } from "./selection.js" */
+
 function openRows() {
-  return [...document.querySelectorAll("[data-list] tbody tr")];
+  return all("[data-list] tbody tr");
 }
 
+/** @param {number} by */
 function moveIn(by) {
   const rows = openRows();
   const number = rows.findIndex((row) => row.classList.contains("chosen"));
@@ -14,15 +19,18 @@ function moveIn(by) {
   rows[to].scrollIntoView({ block: "nearest" });
 }
 
+/** @param {KeyboardEvent} event */
 export function pressInList(event) {
-  if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea, select, dialog")) return;
-  const link = document.querySelector("[data-list] tr.chosen a");
-  const act = {
-    x: () => document.querySelector("[data-list] tr.chosen [name=run]")?.click(),
-    j: () => moveIn(1), k: () => moveIn(-1), "/": () => document.querySelector("[type=search]")?.focus(),
+  if (event.ctrlKey || event.metaKey || event.altKey || closestTo(event, "input, textarea, select, dialog")) return;
+  const link = find("[data-list] tr.chosen a");
+  /** @type {Record<string, (() => void) | undefined>} */
+  const acts = {
+    x: () => find("[data-list] tr.chosen [name=run]")?.click(),
+    j: () => moveIn(1), k: () => moveIn(-1), "/": () => find("[type=search]")?.focus(),
     // What has the focus is pressed itself.
-    Enter: link && !event.target.closest("a, button, summary") ? () => link.click() : undefined,
-  }[event.key];
+    Enter: link && !closestTo(event, "a, button, summary") ? () => link.click() : undefined,
+  };
+  const act = acts[event.key];
   if (!act) return;
   event.preventDefault();
   act();
@@ -31,17 +39,22 @@ export function pressInList(event) {
 const RENEW_EVERY = 2000;
 const LOST_AFTER = 10_000;
 
-// Puts the rows of the same page, asked for again, in place of the list's own.
+/** Puts the rows of the same page, asked for again, in place of the list's own. */
 export class LiveList {
+  /**
+   * @param {HTMLElement} list
+   * @param {SelectionBar | null} selectionBar
+   */
   constructor(list, selectionBar) {
     this.list = list;
     this.selectionBar = selectionBar;
     this.renewedAt = new Date();
+    /** @type {HTMLElement | null} */
     this.banner = null; // that the list is not renewed, once that was so
     this.last = ""; // the rows as the server sent them last
   }
 
-  // `why` the list is not renewed; "" where it is again.
+  /** @param {string} why the list is not renewed; "" where it is again */
   showAway(why) {
     if (!this.banner && why) {
       this.banner = document.createElement("div");
@@ -72,7 +85,7 @@ export class LiveList {
   async renew() {
     const { list } = this;
     const focus = document.activeElement;
-    const isBox = focus?.type === "checkbox";
+    const isBox = focus !== null && "type" in focus && focus.type === "checkbox";
     if (document.hidden || (list.contains(focus) && !isBox)) return;
     const page = await this.fetchPage();
     if (!page) return;
@@ -81,12 +94,12 @@ export class LiveList {
     const fresh = page.querySelector("[data-list]");
     const presets = page.getElementById("presets");
     if (presets) document.getElementById("presets")?.replaceChildren(...presets.childNodes);
-    if (fresh.innerHTML === this.last) return;
+    if (!fresh || fresh.innerHTML === this.last) return;
     this.last = fresh.innerHTML;
-    const href = document.querySelector("[data-list] tr.chosen a")?.getAttribute("href");
+    const href = find("[data-list] tr.chosen a")?.getAttribute("href");
     list.replaceChildren(...fresh.childNodes);
     this.selectionBar?.paint();
-    if (isBox) [...list.querySelectorAll("[name=run]")].find((box) => box.value === focus.value)?.focus();
+    if (isBox) all("[name=run]", list).find((box) => /** @type {HTMLInputElement} */ (box).value === /** @type {HTMLInputElement} */ (focus).value)?.focus();
     for (const row of openRows()) row.classList.toggle("chosen", href !== undefined && row.querySelector("a")?.getAttribute("href") === href);
   }
 
@@ -96,8 +109,9 @@ export class LiveList {
   }
 }
 
+/** @param {SelectionBar | null} selectionBar */
 export function startList(selectionBar) {
-  const list = document.querySelector("[data-list]");
+  const list = find("[data-list]");
   if (!list) return;
   document.addEventListener("keydown", pressInList);
   if (list.dataset.list === "live") new LiveList(list, selectionBar).keepRenewing();

@@ -1,11 +1,16 @@
 // The list below the graph: many rows of one height, of which only those in sight are made.
 
-import { part } from "./elements.js";
+import { all, closestTo, part } from "./elements.js";
+
+/** @import { Item, MakeRow, RowSource } from "./types.d.ts" */
 
 const HEIGHT = 22;
 
 export class Rows {
-  // `onChoose` hears the row that was clicked.
+  /**
+   * @param {HTMLElement} box
+   * @param {(item: Item) => void} onChoose hears the row that was clicked
+   */
   constructor(box, onChoose) {
     this.box = box;
     this.inner = document.createElement("div");
@@ -17,8 +22,16 @@ export class Rows {
     box.append(this.inner, this.none);
     this.onChoose = onChoose;
     this.inner.addEventListener("keydown", (event) => this.press(event));
+    /** @type {Item[]} */
     this.items = [];
-    this.made = new Map(); // number → element
+    /** @type {MakeRow<any>} */
+    this.make = () => {};
+    /** @type {HTMLElement | null} */
+    this.head = null;
+    this.offset = 0;
+    /** @type {Map<number, HTMLElement>} number → element */
+    this.elements = new Map();
+    /** @type {string | null} */
     this.chosen = null;
     box.addEventListener("scroll", () => this.draw());
     new ResizeObserver(() => {
@@ -26,20 +39,24 @@ export class Rows {
       this.thin();
     }).observe(box);
     this.inner.addEventListener("click", (event) => {
-      const row = event.target.closest(".row");
+      const row = closestTo(event, ".row");
       if (row) onChoose(this.items[Number(row.dataset.row)]);
     });
   }
 
-  // `make(item, element)` fills a row; items with the same `key` are the same row. `none`: what is said of no items.
-  show(items, make, head = null, none = "") {
+  /**
+   * Items with the same `key` are the same row. `none`: what is said of no items.
+   * @template {Item} T
+   * @param {RowSource<T>} source
+   */
+  show([items, make, head = undefined], none = "") {
     this.items = items;
     this.none.textContent = items.length ? "" : none;
     this.make = make;
     this.inner.style.height = `${items.length * HEIGHT + (head ? HEIGHT : 0)}px`;
     this.offset = head ? HEIGHT : 0;
-    if (this.head) this.head.remove();
-    this.head = head;
+    this.head?.remove();
+    this.head = head ?? null;
     head?.setAttribute("aria-hidden", "true");
     if (head) this.inner.append(head);
     this.draw(true);
@@ -49,7 +66,7 @@ export class Rows {
   // Of the head's words those that stand free of the ones before them.
   thin() {
     let free = -Infinity;
-    for (const tick of this.head?.querySelectorAll(".tick") ?? []) {
+    for (const tick of this.head ? all(".tick", this.head) : []) {
       tick.hidden = false;
       const { left, right } = tick.getBoundingClientRect();
       tick.hidden = left < free;
@@ -60,17 +77,17 @@ export class Rows {
   draw(again = false) {
     const from = Math.max(0, Math.floor((this.box.scrollTop - this.offset) / HEIGHT) - 4);
     const to = Math.min(this.items.length, Math.ceil((this.box.scrollTop + this.box.clientHeight) / HEIGHT) + 4);
-    for (const [number, element] of this.made) {
+    for (const [number, element] of this.elements) {
       if (!again && number >= from && number < to) continue;
       element.remove();
-      this.made.delete(number);
+      this.elements.delete(number);
     }
     for (let number = from; number < to; number += 1) {
-      if (this.made.has(number)) continue;
+      if (this.elements.has(number)) continue;
       const element = document.createElement("div");
       const item = this.items[number];
       element.className = `row ${item.key === this.chosen ? "chosen" : ""} ${item.class || ""}`;
-      element.dataset.row = number;
+      element.dataset.row = String(number);
       element.id = `row-${number}`;
       element.setAttribute("role", "option");
       element.setAttribute("aria-selected", String(item.key === this.chosen));
@@ -78,17 +95,22 @@ export class Rows {
       element.setAttribute("aria-setsize", String(this.items.length));
       element.style.top = `${number * HEIGHT + this.offset}px`;
       this.make(item, element);
-      this.made.set(number, element);
+      this.elements.set(number, element);
       this.inner.append(element);
     }
   }
 
-  // Arrows go from row to row.
+  /**
+   * Arrows go from row to row.
+   * @param {KeyboardEvent} event
+   */
   press(event) {
     if (event.target !== this.inner || event.ctrlKey || event.metaKey || event.altKey) return;
     const now = this.items.findIndex((item) => item.key === this.chosen);
     const last = this.items.length - 1;
-    const to = { ArrowDown: now + 1, ArrowUp: Math.max(0, now - 1), Home: 0, End: last, PageDown: now + 10, PageUp: Math.max(0, now - 10) }[event.key];
+    /** @type {Record<string, number | undefined>} */
+    const places = { ArrowDown: now + 1, ArrowUp: Math.max(0, now - 1), Home: 0, End: last, PageDown: now + 10, PageUp: Math.max(0, now - 10) };
+    const to = places[event.key];
     if (to === undefined || last < 0) return;
     event.preventDefault();
     const item = this.items[Math.min(last, to)];
@@ -97,9 +119,10 @@ export class Rows {
     this.draw();
   }
 
+  /** @param {string | null} key */
   choose(key, bring = true) {
     this.chosen = key;
-    for (const [number, element] of this.made) {
+    for (const [number, element] of this.elements) {
       const isChosen = this.items[number].key === key;
       element.classList.toggle("chosen", isChosen);
       element.setAttribute("aria-selected", String(isChosen));

@@ -1,33 +1,48 @@
 // The page of a run: what is chosen, which moment is shown, and what is still to come. It holds the other parts
 // together and draws nothing itself.
 
-import { placeOfRun } from "./bundle.js";
-import { part } from "./elements.js";
-import { parseTold } from "./exact_json.js";
+import { readAddress, runPlace } from "./bundle.js";
+import { all, closestTo, find, need, part, targetOf } from "./elements.js";
+import { parseFeed } from "./exact_json.js";
 import { foldTo } from "./fold.js";
 import { Folding } from "./foldgraph.js";
-import { Graph } from "./graph.js";
-import { Layout } from "./layout.js";
+import { Graph, placeOfGroup } from "./graph.js";
+import { LayoutControl } from "./layout.js";
 import { Live } from "./live.js";
 import { Minimap } from "./minimap.js";
 import { Motion } from "./motion.js";
-import { Panel, setBadge } from "./panel.js";
+import { nextTab, Panel, setBadge } from "./panel.js";
 import { PanZoom } from "./panzoom.js";
-import { callRows, eventRows, orderedRows, stateRows, timelineRows, wordsOf } from "./row_items.js";
+import { callRows, eventRows, nodeOf, orderedRows, stateRows, timelineRows, wordsOf } from "./row_items.js";
 import { Rows } from "./rows.js";
+import { SHARED } from "./shared.js";
 import { Sight } from "./sight.js";
 import { COUNT, cutTo, dollars, secondsText } from "./texts.js";
-import { PARTS, partsOf, partsText, Times } from "./times.js";
+import { partsOf, partsText, Times } from "./times.js";
 import { Tree } from "./tree.js";
 import { dressValues } from "./values.js";
 import { Walk } from "./walk.js";
 
-const TIMED = 10_000; // Milliseconds after which the server is asked anew where the time went, while nothing happens.
+/** @import { Run } from "./fold.js" */
+/** @import { Palette } from "./palette.js" */
+/** @import { Arrangement, Head, Item, Line, PlainTimes, Token } from "./types.d.ts" */
 
-// The edge at a point or a few pixels beside it: a line is thin to hit.
+/** @typedef {"timeline" | "calls" | "events" | "state"} Tab */
+/** @typedef {"first" | "back" | "on" | "last"} Step */
+/** @typedef {"in" | "out" | "fit"} Zoom */
+
+const TIMES_AGE = 10_000; // Milliseconds after which the server is asked anew where the time went, while nothing happens.
+
+/**
+ * The edge at a point or a few pixels beside it: a line is thin to hit.
+ * @param {number} x
+ * @param {number} y
+ * @returns {SVGElement | null}
+ */
 function edgeNear(x, y) {
   for (const off of [0, 3, -3, 6, -6]) {
     for (const [across, down] of [[off, 0], [0, off]]) {
+      /** @type {SVGElement | null | undefined} */
       const edge = document.elementFromPoint(x + across, y + down)?.closest("[data-edge]");
       if (edge) return edge;
     }
@@ -35,42 +50,69 @@ function edgeNear(x, y) {
   return null;
 }
 
+/** @type {Record<Tab, string>} */
 const NONE = { timeline: "No node has begun.", calls: "No model has answered.", events: "", state: "No node has written shared state." };
 
-class RunPage {
+export class RunPage {
+  /**
+   * @param {Head} head
+   * @param {Line[]} lines
+   * @param {Palette} palette
+   */
   constructor(head, lines, palette) {
     this.head = head;
     this.lines = lines;
     this.newest = foldTo(head, lines, lines.length); // the run as far as it is known
     this.shown = this.newest; // the run at the moment that is shown
-    this.at = null; // the number of the event that is shown last; null: the newest
+    /** @type {number | null} the number of the event that is shown last; null: the newest */
+    this.at = null;
+    /** @type {string | null} */
     this.node = null;
+    /** @type {Tab} */
     this.tab = "timeline";
-    this.find = "";
-    this.graph = new Graph(document.getElementById("graph"), head);
-    this.folding = new Folding(this.graph, head, this.newest, (...given) => this.replaced(...given));
-    this.panel = new Panel(document.getElementById("panel"), head);
+    this.query = "";
+    /** @type {EventSource | null} */
+    this.source = null;
+    this.paintTimer = 0;
+    this.spent = 0; // milliseconds that the last painting took
+    this.timesAt = 0; // when the server was asked last where the time went
+    this.isTiming = false;
+    this.areTimesStale = false;
+    this.isStale = false; // the panel is older than the run
+    this.isRenewing = false;
+    /** @type {SVGSVGElement} */
+    const svg = need("#graph");
+    this.graph = new Graph(svg, head);
+    this.folding = new Folding(this.graph, head, this.newest, (...move) => this.moveView(...move));
+    this.panel = new Panel(need("#panel"), head);
     this.panel.onPane = (name) => { this.panel.showPane(name); this.writePlace(false); };
-    this.scrub = document.getElementById("scrub");
-    dressValues(document.querySelector(".run-head"));
-    this.rows = new Rows(document.getElementById("rows"), (item) => this.chooseRow(item));
-    const view = document.getElementById("view");
-    this.sight = this.graph.svg.querySelector(".unseen") ? new Sight(this.graph, view) : null;
-    this.zoom = new PanZoom(view, this.graph.svg, (place) => {
+    /** @type {HTMLInputElement} */
+    this.scrub = need("#scrub");
+    /** @type {HTMLInputElement} */
+    this.field = need("#find");
+    dressValues(need(".run-head"));
+    this.rows = new Rows(need("#rows"), (item) => this.chooseRow(item));
+    const view = need("#view");
+    const unseen = find(".unseen", svg);
+    this.sight = unseen ? new Sight(this.graph, view, unseen) : null;
+    /** @type {Minimap | null} */
+    this.minimap = null;
+    this.zoom = new PanZoom(view, svg, (place) => {
       view.classList.toggle("far", place.scale < (this.graph.isCompact ? 0.4 : 0.15));
-      this.graph.scaled(place.scale);
+      this.graph.rescale(place.scale);
       this.sight?.look(place);
       this.minimap?.look(place);
     });
-    this.minimap = new Minimap(document.querySelector(".graph-side"), this.graph, this.zoom);
-    if (this.sight) this.zoom.motion = new Motion(view, this.graph, this.minimap);
-    this.zoom.onDrift = (place) => this.minimap.look(place);
+    this.minimap = new Minimap(need(".graph-side"), this.graph, this.zoom);
+    this.motion = this.sight ? new Motion(view, this.graph, this.minimap) : null;
+    this.zoom.motion = this.motion;
+    this.zoom.onDrift = (place) => this.minimap?.look(place);
     this.live = new Live(this);
     this.walk = new Walk(this);
-    this.tree = new Tree(document.getElementById("tree"), this);
-    this.layout = new Layout(document.querySelector(".run-main"));
-    this.legend = document.getElementById("parts");
-    this.setTimes(head.times ? null : JSON.parse(document.getElementById("times").textContent));
+    this.tree = new Tree(need("#tree"), this);
+    this.layout = new LayoutControl(need(".run-main"));
+    this.times = new Times(null);
+    this.setTimes(head.times ? null : JSON.parse(need("#times").textContent ?? ""));
     setTimeout(() => this.renewTimes(), lines.length / 10); // A large run takes long: its first panel comes before.
     this.listen(view);
     this.follow();
@@ -88,21 +130,30 @@ class RunPage {
     }));
   }
 
-  // Everything has a new place, since a container was folded or unfolded; `kept` stays where it was.
-  replaced(found, kept, before, isFitted) {
-    this.zoom.resize(found.width, found.height);
+  /**
+   * Everything has a new place, since a container was folded or unfolded.
+   * @param {Arrangement} size
+   * @param {number | null} fixed the node that stays where it was
+   * @param {{ x: number, y: number } | null} before where that was
+   * @param {boolean} isFitted
+   */
+  moveView(size, fixed, before, isFitted) {
+    this.zoom.resize(size.width, size.height);
     this.sight?.measure();
-    this.minimap.measure();
-    this.zoom.motion?.forget();
+    this.minimap?.measure();
+    this.motion?.forget();
     this.paintSoon();
     if (isFitted) this.zoom.begin();
-    if (kept === null) return;
-    const now = this.graph.placeOf(kept);
+    if (fixed === null || before === null) return;
+    const now = this.graph.placeOf(fixed);
     const { scale, x, y } = this.zoom;
     this.zoom.set(scale, x - (now.x - before.x) * scale, y - (now.y - before.y) * scale);
   }
 
-  // To the node of a site, large enough to be read, whatever it is inside of.
+  /**
+   * To the node of a site, large enough to be read, whatever it is inside of.
+   * @param {string} path
+   */
   goTo(path) {
     const number = this.graph.numbers.get(path);
     if (number === undefined) return;
@@ -111,101 +162,116 @@ class RunPage {
     this.zoom.show(x, y, 0.7);
   }
 
+  /** @param {boolean} isShown */
   showTree(isShown) {
-    for (const [id, isHidden] of [["tree", !isShown], ["view", isShown]]) document.getElementById(id).hidden = isHidden;
-    document.querySelector("[data-tree]").setAttribute("aria-pressed", String(isShown));
-    document.querySelector(".graph-side").classList.toggle("as-tree", isShown);
+    need("#tree").hidden = !isShown;
+    need("#view").hidden = isShown;
+    need("[data-tree]").setAttribute("aria-pressed", String(isShown));
+    need(".graph-side").classList.toggle("as-tree", isShown);
     if (isShown) this.tree.show();
+  }
+
+  toggleTree() {
+    this.showTree(Boolean(need("#tree").hidden));
   }
 
   // Without a node in the address: what needs a person first, the question of a run that waits, or the failure.
   arrive() {
     const rows = [...this.newest.rows.values()];
-    const asks = rows.filter((row) => row.status === "waiting" && row.asked && !row.answered);
-    const failed = this.newest.status === "failed" ? rows.filter((row) => row.status === "failed") : [];
+    const questions = rows.filter((row) => row.status === "waiting" && row.hasQuestion && !row.hasAnswer);
+    const failures = this.newest.status === "failed" ? rows.filter((row) => row.status === "failed") : [];
     // A container fails with what is inside it: the node where it began comes first.
-    const [first] = [...asks, ...failed.sort((a, b) => (a.ended - b.ended) || (b.id.length - a.id.length))];
+    failures.sort((a, b) => ((a.ended ?? 0) - (b.ended ?? 0)) || (b.id.length - a.id.length));
+    const [first] = [...questions, ...failures];
     if (!first) { dressValues(this.panel.box); return; }
     this.open(first.id);
   }
 
   // --- hearing
 
+  /** @param {HTMLElement} view */
   listen(view) {
     view.addEventListener("pointerdown", () => this.live.leave());
-    document.querySelector("[data-tree]").addEventListener("click", () => this.showTree(document.getElementById("tree").hidden));
-    document.getElementById("heat").addEventListener("change", (event) => { this.graph.heat = event.target.value; this.paint(); });
-    document.querySelector("[data-foldall]")?.addEventListener("click", () => this.folding.foldAll(this.folding.shut.size < this.folding.containers.length));
+    need("[data-tree]").addEventListener("click", () => this.toggleTree());
+    need("#heat").addEventListener("change", (event) => {
+      this.graph.heat = /** @type {Graph["heat"]} */ (/** @type {HTMLSelectElement} */ (event.target).value);
+      this.paint();
+    });
+    find("[data-foldall]")?.addEventListener("click", () => this.folding.foldAll(this.folding.shut.size < this.folding.containers.length));
     view.addEventListener("click", (event) => {
-      const group = event.target.closest("[data-node]");
+      const group = closestTo(event, "[data-node]");
       const edge = group ? null : edgeNear(event.clientX, event.clientY);
       if (edge) this.openEdge(Number(edge.dataset.edge));
       if (group) this.choose(this.pathOfSite(this.head.drawn[Number(group.dataset.node)]));
     });
-    for (const button of document.querySelectorAll("[data-zoom]")) {
-      button.addEventListener("click", () => this.zoomBy(button.dataset.zoom));
+    for (const button of all("[data-zoom]")) {
+      button.addEventListener("click", () => this.zoomBy(/** @type {Zoom} */ (button.dataset.zoom)));
     }
-    for (const button of document.querySelectorAll("[data-step]")) {
-      button.addEventListener("click", () => this.step(button.dataset.step));
+    for (const button of all("[data-step]")) {
+      button.addEventListener("click", () => this.step(/** @type {Step} */ (button.dataset.step)));
     }
-    for (const button of document.querySelectorAll("[data-tab]")) {
-      button.addEventListener("click", () => this.openTab(button.dataset.tab));
-      button.addEventListener("keydown", (event) => this.stepTabs(event));
+    for (const button of this.tabs) {
+      button.addEventListener("click", () => this.openTab(button));
+      button.addEventListener("keydown", (event) => {
+        const next = nextTab(this.tabs, event);
+        if (next) this.openTab(next);
+      });
     }
     this.scrub.addEventListener("input", () => this.moveTo(Number(this.scrub.value)));
-    const find = document.getElementById("find");
-    find.addEventListener("input", () => this.search(find.value));
-    window.addEventListener("hashchange", () => {
+    this.field.addEventListener("input", () => this.search(this.field.value));
+    addEventListener("hashchange", () => {
       this.readPlace();
       if (this.node === null && this.at === null) this.arrive();
       this.paint();
     });
-    document.addEventListener("keydown", (event) => this.press(event, find));
-    window.addEventListener("pagehide", () => this.source?.close());
+    document.addEventListener("keydown", (event) => this.press(event));
+    addEventListener("pagehide", () => this.source?.close());
     // The browser may keep a page that is left, and show it again as it was: it goes on from there.
-    window.addEventListener("pageshow", (event) => event.persisted && this.follow());
+    addEventListener("pageshow", (event) => event.persisted && this.follow());
     setInterval(() => this.isGoing() && this.tick(), 1000);
   }
 
-  // An edge is told of where it begins: its "Why" says of each way on whether it was taken.
+  get tabs() {
+    return all("[data-tab]");
+  }
+
+  /**
+   * An edge is told of where it begins: its "Why" says of each way on whether it was taken.
+   * @param {number} number
+   */
   openEdge(number) {
-    const ends = this.head.edges[number];
-    if (!ends) return;
+    const edge = this.head.edges[number];
+    if (!edge) return;
     this.panel.isAtWays = true;
-    const path = this.pathOfSite(this.head.drawn[ends[0]]);
+    const path = this.pathOfSite(this.head.drawn[edge[0]]);
     if (path === this.node) this.panel.openWays();
     else this.choose(path);
   }
 
-  stepTabs(event) {
-    const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
-    if (!by) return;
-    event.preventDefault();
-    const tabs = [...document.querySelectorAll("[data-tab]")];
-    const next = tabs[(tabs.indexOf(event.target) + by + tabs.length) % tabs.length];
-    next.focus();
-    this.openTab(next.dataset.tab);
-  }
-
-  press(event, find) {
+  /** @param {KeyboardEvent} event */
+  press(event) {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
-    if (event.target === find && event.key === "Escape") { find.value = ""; this.search(""); find.blur(); return; }
-    if (event.target === find && event.key === "Enter") {
+    const { field } = this;
+    if (event.target === field && event.key === "Escape") { field.value = ""; this.search(""); field.blur(); return; }
+    if (event.target === field && event.key === "Enter") {
       this.next(event.shiftKey ? -1 : 1);
       if (this.node !== null) this.goTo(this.siteOf(this.node));
       return;
     }
-    if (/^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName) && event.target !== this.scrub) return;
-    const act = {
-      j: () => this.next(1), k: () => this.next(-1), "/": () => find.focus(), "[": () => this.step("back"),
-      "]": () => this.step("on"), t: () => this.showTree(document.getElementById("tree").hidden),
+    if (/^(INPUT|TEXTAREA|SELECT)$/.test(targetOf(event).tagName) && event.target !== this.scrub) return;
+    /** @type {Record<string, (() => void) | undefined>} */
+    const acts = {
+      j: () => this.next(1), k: () => this.next(-1), "/": () => field.focus(), "[": () => this.step("back"),
+      "]": () => this.step("on"), t: () => this.toggleTree(),
       f: () => this.live.follow(!this.live.isFollowing), 0: () => this.zoom.fit(), "+": () => this.zoomBy("in"), "-": () => this.zoomBy("out"),
-    }[event.key];
+    };
+    const act = acts[event.key];
     if (!act) return;
     event.preventDefault();
     act();
   }
 
+  /** @param {Zoom} how */
   zoomBy(how) {
     if (how === "fit") this.zoom.fit();
     else this.zoom.zoom(how === "in" ? 1.25 : 0.8);
@@ -216,15 +282,16 @@ class RunPage {
   follow() {
     if (!this.head.events || ["succeeded", "failed", "cancelled", "partial"].includes(this.newest.status)) return;
     const source = new EventSource(this.head.events);
-    source.onmessage = (event) => this.hear(parseTold(event.data), source);
+    source.onmessage = (event) => this.hear(parseFeed(event.data));
     source.onerror = () => this.live.lose(source.readyState === EventSource.CLOSED);
     source.onopen = () => this.live.gone && this.live.find();
     this.source = source;
   }
 
-  hear(line, source) {
+  /** @param {Line | Token} line */
+  hear(line) {
     if (line.kind === "token") {
-      if (this.live.hear(line)) this.panel.hear(line);
+      if (this.live.hearToken(line)) this.panel.hear(line);
       this.paintSoon();
       return;
     }
@@ -232,12 +299,13 @@ class RunPage {
     this.lines.push(line);
     this.newest.apply(line);
     this.live.hear(line);
-    if (["start", "finish", "fail", "cancel"].includes(line.kind)) this.panel.writing.delete(line.node);
-    if (line.kind === "end" && !["waiting", "paused"].includes(line.status)) source.close();
+    const node = nodeOf(line);
+    if (node !== undefined && ["start", "finish", "fail", "cancel"].includes(line.kind)) this.panel.texts.delete(node);
+    if (line.kind === "end" && !["waiting", "paused"].includes(line.status)) this.source?.close();
     if (line.kind === "end") this.showOutcome();
     this.areTimesStale = true;
     this.renewTimes();
-    if (line.node !== undefined && line.node === this.node && line.kind !== "end") this.isStale = true;
+    if (node !== undefined && node === this.node) this.isStale = true;
     this.paintSoon();
   }
 
@@ -246,14 +314,14 @@ class RunPage {
     try {
       const answer = await fetch(location.pathname, { headers: { Accept: "text/html" } });
       const page = answer.ok ? new DOMParser().parseFromString(await answer.text(), "text/html") : null;
-      const fresh = page?.querySelector(".folds");
-      const given = page?.querySelector("#panel");
-      if (given && this.node === null) {
-        this.panel.box.replaceChildren(...given.childNodes);
+      const folds = page && find(".folds", page);
+      const panel = page && find("#panel", page);
+      if (panel && this.node === null) {
+        this.panel.box.replaceChildren(...panel.childNodes);
         dressValues(this.panel.box);
       }
-      if (fresh) document.querySelector(".folds")?.replaceChildren(...fresh.childNodes);
-      dressValues(document.querySelector(".run-head"));
+      if (folds) find(".folds")?.replaceChildren(...folds.childNodes);
+      dressValues(need(".run-head"));
     } catch {
       // The server is away; the page as it is says that the run has ended.
     }
@@ -262,18 +330,19 @@ class RunPage {
   // --- the place: node and moment, in the address
 
   readPlace() {
-    const place = new URLSearchParams(location.hash.slice(1).replaceAll("+", "%2B"));
+    const place = readAddress();
     const at = place.get("at");
     this.setMoment(at === null || Number.isNaN(Number(at)) ? null : Number(at));
     const node = place.get("node");
     if (place.has("tab") || node !== null) this.panel.showPane(place.get("tab") ?? (this.node === null ? "all" : this.panel.pane));
-    this.panel.call = place.get("call") ?? undefined;
+    this.panel.call = place.get("call");
     if (node !== this.node) this.open(node);
     else this.panel.showCall();
   }
 
+  /** @param {boolean} isNew */
   writePlace(isNew) {
-    const place = placeOfRun();
+    const place = runPlace();
     if (this.node !== null) place.push(`node=${encodeURIComponent(this.node)}`);
     if (this.at !== null) place.push(`at=${this.at}`);
     if (this.panel.pane !== "all") place.push(`tab=${this.panel.pane}`);
@@ -282,17 +351,21 @@ class RunPage {
     else history.replaceState(null, "", address);
   }
 
-  // A node that ran once stands for itself; one that ran many times opens the list of its times.
+  /**
+   * A node that ran once stands for itself; one that ran many times opens the list of its times.
+   * @param {string} site
+   */
   pathOfSite(site) {
-    const rows = this.newest.times.get(site) || [];
+    const rows = this.newest.times.get(site) ?? [];
     return rows.length === 1 ? rows[0].id : site;
   }
 
+  /** @param {string} path */
   siteOf(path) {
-    const row = this.newest.rows.get(path);
-    return row ? row.spot.site : path;
+    return this.newest.rows.get(path)?.spot.site ?? path;
   }
 
+  /** @param {string} path */
   choose(path) {
     this.live.leave();
     if (path !== this.node) {
@@ -303,37 +376,58 @@ class RunPage {
     if (innerWidth <= 800) this.panel.box.scrollIntoView({ block: "start" });
   }
 
+  /** @param {string | null} path */
   open(path) {
     this.node = path;
     document.body.classList.toggle("has-panel", path !== null);
-    const number = path === null ? undefined : this.graph.numbers.get(this.siteOf(path));
-    if (number !== undefined) this.folding.reveal(number);
-    let group = this.graph.choose(path === null ? null : this.siteOf(path));
-    for (let site = path === null ? null : this.newest.sites.get(this.siteOf(path)); !group && site; ) {
-      site = site.parent === null ? null : this.newest.sites.get(site.parent); // inside a container that is closed
-      group = site ? this.graph.choose(site.path) : null;
-    }
+    const group = this.showGroup(path === null ? null : this.siteOf(path));
     if (group) {
-      const { e: x, f: y } = group.transform.baseVal[0].matrix;
+      const { x, y } = placeOfGroup(group);
       this.zoom.show(x, y);
     }
     this.rows.choose(path);
-    this.panel.load(path).then(() => { this.panel.show(this.shown, this.at); this.showParts(this.untilWhen(null)); });
+    this.loadPanel();
   }
 
+  /**
+   * The box of a site, or of the container that is closed round it.
+   * @param {string | null} path
+   */
+  showGroup(path) {
+    const number = path === null ? undefined : this.graph.numbers.get(path);
+    if (number !== undefined) this.folding.reveal(number);
+    let group = this.graph.choose(path);
+    for (let at = path; !group && at !== null; ) {
+      at = this.newest.sites.get(at)?.parent ?? null;
+      group = at === null ? null : this.graph.choose(at);
+    }
+    return group;
+  }
+
+  async loadPanel() {
+    await this.panel.load(this.node);
+    this.panel.show(this.shown, this.at);
+    this.showParts(this.untilWhen(null));
+  }
+
+  /** @param {Item} item */
   chooseRow(item) {
     if (item.line) {
+      const node = nodeOf(item.line) ?? (item.line.kind === "end" ? item.line.node : undefined);
       this.moveTo(item.line.seq);
-      if (item.line.node !== undefined) this.choose(item.line.node);
+      if (node !== undefined) this.choose(node);
       this.rows.choose(item.key, false);
     } else if (item.row) {
       this.choose(item.row.id);
     }
   }
 
-  // The next node, or the one before, in the order of the timeline.
+  /**
+   * The next node, or the one before, in the order of the timeline.
+   * @param {1 | -1} by
+   */
   next(by) {
-    const items = this.filtered(orderedRows(this.newest));
+    const items = this.filterItems(orderedRows(this.newest));
     if (!items.length) return;
     const number = items.findIndex((item) => item.key === this.node);
     const to = number < 0 ? (by > 0 ? 0 : items.length - 1) : Math.min(items.length - 1, Math.max(0, number + by));
@@ -341,34 +435,42 @@ class RunPage {
     this.rows.choose(items[to].key);
   }
 
-  filtered(items) {
-    return this.find ? items.filter((item) => (item.row ? item.row.id : item.key).toLowerCase().includes(this.find)) : items;
+  /**
+   * @template {Item} T
+   * @param {T[]} items
+   */
+  filterItems(items) {
+    return this.query ? items.filter((item) => (item.row ? item.row.id : item.key).toLowerCase().includes(this.query)) : items;
   }
 
+  /** @param {string} text */
   search(text) {
-    this.find = text.trim().toLowerCase();
-    const matches = (path) => !this.find || path.toLowerCase().includes(this.find);
+    this.query = text.trim().toLowerCase();
+    const matches = (/** @type {string} */ path) => !this.query || path.toLowerCase().includes(this.query);
     this.graph.dim(matches);
-    const only = this.find ? this.head.drawn.filter(matches) : [];
-    if (only.length) this.goTo(only[0]);
-    document.getElementById("hits").textContent = this.find ? `${only.length} of ${this.head.drawn.length}` : "";
+    const hits = this.query ? this.head.drawn.filter(matches) : [];
+    if (hits.length) this.goTo(hits[0]);
+    need("#hits").textContent = this.query ? `${hits.length} of ${this.head.drawn.length}` : "";
     this.paintRows();
   }
 
   // --- the moment
 
+  /** @param {number} at */
   moveTo(at) {
     this.setMoment(at >= this.lines.length - 1 ? null : at);
     this.writePlace(false);
     this.paint();
   }
 
+  /** @param {Step} how */
   step(how) {
     const last = this.lines.length - 1;
-    const at = this.at === null ? last : this.at;
+    const at = this.at ?? last;
     this.moveTo({ first: 0, back: at - 1, on: at + 1, last }[how] ?? last);
   }
 
+  /** @param {number | null} at */
   setMoment(at) {
     this.at = at === null ? null : Math.max(0, Math.min(at, this.lines.length - 1));
     this.shown = this.at === null ? this.newest : foldTo(this.head, this.lines, this.at + 1);
@@ -376,71 +478,81 @@ class RunPage {
   }
 
   isGoing() {
-    return this.at === null && ["running", "waiting"].includes(this.newest.status) && Boolean(this.head.events) && !this.live?.gone;
+    return this.at === null && ["running", "waiting"].includes(this.newest.status) && Boolean(this.head.events) && !this.live.gone;
   }
 
   // Time goes by, though nothing happens.
   tick() {
     this.paint();
-    if (!document.hidden && performance.now() - (this.timed ?? 0) > TIMED) this.renewTimes();
+    if (!document.hidden && performance.now() - this.timesAt > TIMES_AGE) this.renewTimes();
   }
 
   // --- painting
 
   paintSoon() {
-    if (this.timer) return;
     // A large graph takes longer to paint than events take to come: half of the time is left to the reader.
-    this.timer = setTimeout(() => { this.timer = null; this.paint(); }, Math.max(50, this.spent ?? 0));
+    this.paintTimer ||= setTimeout(() => { this.paintTimer = 0; this.paint(); }, Math.max(50, this.spent));
   }
 
   paint() {
-    const begun = performance.now();
+    const begin = performance.now();
     const run = this.shown;
     const now = this.isGoing() && !document.hidden ? Math.max(Date.now() / 1000, run.last ?? 0) : null;
     this.graph.paint(run, now ?? run.last);
     this.paintHead(run, now);
     this.live.paint(run, now);
     this.tree.paint();
-    this.minimap.paintSoon();
+    this.minimap?.paintSoon();
     this.paintMoment();
     this.paintRows(now);
-    this.spent = performance.now() - begun;
+    this.spent = performance.now() - begin;
     if (this.isStale) this.renewPanel();
   }
 
   // --- where the time went
 
+  /** @param {PlainTimes | null} plain */
   setTimes(plain) {
     this.times = new Times(plain);
-    const told = PARTS.filter((part) => (this.times.parts[part] ?? 0) >= 0.001);
-    const items = told.length > 1 ? told : [];
-    this.legend.replaceChildren(...items.map((name) => {
-      const item = part("part-of", `${name} ${secondsText(this.times.parts[name])}`);
+    const parts = SHARED.parts.flatMap((name) => {
+      const seconds = this.times.parts[name] ?? 0;
+      return seconds >= 0.001 ? [{ name, seconds }] : [];
+    });
+    const items = (parts.length > 1 ? parts : []).map(({ name, seconds }) => {
+      const item = part("part-of", `${name} ${secondsText(seconds)}`);
       item.prepend(part(`swatch p-${name}`, ""));
       return item;
-    }));
+    });
+    need("#parts").replaceChildren(...items);
   }
 
-  // Until when bars go on: of a run that waits for a person, the moment that the server told; of the past, its own.
+  /**
+   * Until when bars go on: of a run that waits for a person, the moment that the server told; of the past, its own.
+   * @param {number | null} now
+   */
   untilWhen(now) {
     return now ?? (this.at === null && this.times.isKnown ? Math.max(this.times.end, this.shown.last ?? 0) : null);
   }
 
-  // Of the chosen node, below what else its panel says of it.
+  /**
+   * Of the chosen node, below what else its panel says of it.
+   * @param {number | null} now
+   */
   showParts(now) {
     const row = this.node === null ? null : this.shown.rows.get(this.node);
-    const facts = this.panel.box.querySelector(".node-panel > .facts");
+    const facts = find(".node-panel > .facts", this.panel.box);
     if (!row || !facts) return;
-    const words = partsText(partsOf(this.times.bars(row, now ?? this.shown.last)));
-    const known = facts.querySelector(".time-parts");
-    if ((known?.lastChild.textContent ?? "") === words) return;
-    known?.remove();
+    const words = partsText(partsOf(this.times.bars(row, now ?? this.shown.last ?? 0)));
+    const old = find(".time-parts", facts);
+    if ((old?.lastChild?.textContent ?? "") === words) return;
+    old?.remove();
     if (!words) return;
     const item = document.createElement("div");
     item.className = "time-parts";
-    item.append(document.createElement("dt"), document.createElement("dd"));
-    item.firstChild.textContent = "Time";
-    item.lastChild.textContent = words;
+    const [name, text] = [document.createElement("dt"), document.createElement("dd")];
+    name.textContent = "Time";
+    text.textContent = words;
+    item.append(name, text);
     facts.append(item);
   }
 
@@ -449,8 +561,8 @@ class RunPage {
     if (!this.head.times || this.isTiming) return;
     this.isTiming = true;
     this.areTimesStale = false;
-    const begun = performance.now();
-    this.timed = begun;
+    const begin = performance.now();
+    this.timesAt = begin;
     try {
       const answer = await fetch(this.head.times);
       if (answer.ok) this.setTimes(await answer.json());
@@ -461,7 +573,7 @@ class RunPage {
     setTimeout(() => {
       this.isTiming = false;
       if (this.areTimesStale) this.renewTimes();
-    }, Math.max(1000, 10 * (performance.now() - begun)));
+    }, Math.max(1000, 10 * (performance.now() - begin)));
   }
 
   // At most twice a second, as the server makes it anew each time.
@@ -469,76 +581,102 @@ class RunPage {
     if (this.isRenewing) return;
     this.isRenewing = true;
     this.isStale = false;
-    this.panel.load(this.node).then(() => { this.panel.show(this.shown, this.at); this.showParts(this.untilWhen(null)); });
+    this.loadPanel();
     setTimeout(() => {
       this.isRenewing = false;
       if (this.isStale) this.renewPanel();
     }, 500);
   }
 
+  /**
+   * @param {Run} run
+   * @param {number | null} now
+   */
   paintHead(run, now) {
     const end = (run.status === "waiting" ? now : null) ?? run.ended ?? now ?? run.last;
-    const found = run.usage;
-    const cost = found.answered && !found.priced ? "unknown" : dollars(found.cost) + (found.priced < found.answered ? " +" : "");
+    const { calls, tokens, cost, answered, priced, counted } = run.usage;
     const texts = {
-      took: run.begun === null || end === null ? "" : secondsText(end - run.begun), "run-calls": COUNT.format(found.calls),
-      "run-tokens": found.answered && !found.counted ? "unknown" : COUNT.format(found.tokens), "run-cost": cost,
+      took: run.begun === null || end === null ? "" : secondsText(end - run.begun), "run-calls": COUNT.format(calls),
+      "run-tokens": answered && !counted ? "unknown" : COUNT.format(tokens),
+      "run-cost": answered && !priced ? "unknown" : dollars(cost) + (priced < answered ? " +" : ""),
     };
     for (const [name, text] of Object.entries(texts)) {
       const element = document.getElementById(name);
       if (element && element.textContent !== text) element.textContent = text;
     }
-    setBadge(document.querySelector("#status .badge"), run.status);
-    const error = document.getElementById("error");
+    setBadge(need("#status .badge"), run.status);
+    const error = need("#error");
     if (error.textContent !== (run.error ?? "")) error.replaceChildren(...(run.error ? [part("note bad", run.error)] : []));
   }
 
   paintMoment() {
     const last = this.lines.length - 1;
     const at = this.at ?? last;
-    this.scrub.max = last;
-    this.scrub.value = at;
+    this.scrub.max = String(last);
+    this.scrub.value = String(at);
     const line = this.lines[at];
-    const words = line ? `${at} of ${last} · ${line.kind}${line.node ? ` ${cutTo(line.node, 40)}` : ""}` : "";
-    document.getElementById("moment").textContent = words;
+    const node = line && "node" in line ? line.node : undefined;
+    const words = line ? `${at} of ${last} · ${line.kind}${node ? ` ${cutTo(node, 40)}` : ""}` : "";
+    need("#moment").textContent = words;
     this.scrub.setAttribute("aria-valuetext", words);
     document.body.classList.toggle("past", this.at !== null);
   }
 
-  openTab(name) {
-    this.tab = name;
-    for (const button of document.querySelectorAll("[data-tab]")) {
-      button.setAttribute("aria-selected", String(button.dataset.tab === name));
-      button.tabIndex = button.dataset.tab === name ? 0 : -1;
+  /** @param {HTMLElement} chosen */
+  openTab(chosen) {
+    this.tab = /** @type {Tab} */ (chosen.dataset.tab);
+    for (const button of this.tabs) {
+      button.setAttribute("aria-selected", String(button === chosen));
+      button.tabIndex = button === chosen ? 0 : -1;
     }
-    this.rows.box.setAttribute("aria-labelledby", `tab-${name}`);
+    this.rows.box.setAttribute("aria-labelledby", `tab-${this.tab}`);
     this.rows.box.scrollTop = 0;
     this.rows.chosen = null;
     this.paintRows();
-    if (name !== "events") this.rows.choose(this.node);
+    if (this.tab !== "events") this.rows.choose(this.node);
   }
 
+  /** @param {number | null} [now] */
   paintRows(now = null) {
     this.rows.box.className = this.tab;
     const until = this.untilWhen(now);
     this.showParts(until);
-    const count = this.at === null ? this.lines.length : this.at + 1;
-    const [items, make, head] = {
-      timeline: () => timelineRows(this.shown, until, this.times),
-      calls: () => callRows(this.shown, until, this.times),
-      events: () => eventRows(this.lines),
-      state: () => stateRows(this.shown, count > 1 ? foldTo(this.head, this.lines, count - 1) : null),
-    }[this.tab]();
-    if (this.tab === "events") for (const item of items) item.class = item.line.seq >= count ? "later" : "";
-    const events = (item) => !this.find || `${item.line.node ?? ""} ${wordsOf(item.line)}`.toLowerCase().includes(this.find);
-    const found = this.tab === "events" ? items.filter(events) : this.tab === "state" ? items : this.filtered(items);
-    this.rows.show(found, make, head, items.length ? "Nothing fits the search." : NONE[this.tab]);
-    if (this.tab === "events" && this.at !== null && this.rows.chosen !== `#${this.at}`) this.rows.choose(`#${this.at}`);
+    if (this.tab === "timeline") {
+      const [items, make, head] = timelineRows(this.shown, until, this.times);
+      this.showRows(items, [this.filterItems(items), make, head]);
+    } else if (this.tab === "calls") {
+      const [items, make, head] = callRows(this.shown, until, this.times);
+      this.showRows(items, [this.filterItems(items), make, head]);
+    } else if (this.tab === "events") {
+      this.paintEvents();
+    } else {
+      const count = this.at === null ? this.lines.length : this.at + 1;
+      const source = stateRows(this.shown, count > 1 ? foldTo(this.head, this.lines, count - 1) : null);
+      this.showRows(source[0], source);
+    }
+  }
+
+  paintEvents() {
+    const [items, make] = eventRows(this.lines);
+    for (const item of items) item.class = this.at !== null && item.line.seq > this.at ? "later" : "";
+    const isMatch = (/** @type {Line} */ line) => `${"node" in line ? line.node ?? "" : ""} ${wordsOf(line)}`.toLowerCase().includes(this.query);
+    this.showRows(items, [items.filter((item) => !this.query || isMatch(item.line)), make]);
+    if (this.at !== null && this.rows.chosen !== `#${this.at}`) this.rows.choose(`#${this.at}`);
+  }
+
+  /**
+   * @template {Item} T
+   * @param {T[]} items all of them
+   * @param {import("./types.d.ts").RowSource<T>} source those that fit the search
+   */
+  showRows(items, source) {
+    this.rows.show(source, items.length ? "Nothing fits the search." : NONE[this.tab]);
   }
 }
 
+/** @param {Palette} palette */
 export function startRunPage(palette) {
-  if (!document.getElementById("head")) return;
-  const read = (name) => parseTold(document.getElementById(name).textContent);
-  new RunPage(read("head"), read("feed"), palette);
+  if (!find("#head")) return;
+  const read = (/** @type {string} */ selector) => parseFeed(need(selector).textContent ?? "");
+  new RunPage(read("#head"), read("#feed"), palette);
 }

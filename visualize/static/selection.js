@@ -1,26 +1,34 @@
 // The runs that are chosen in the list: kept while pages and filters are changed, until something is done with them.
 
+import { all, closestTo, find, need, targetOf } from "./elements.js";
 import { SHARED } from "./shared.js";
 
-const CHOSEN_KEY = "flowengine-chosen "; // And the path of the page.
+const STORED_RUNS = "flowengine-chosen "; // And the path of the page.
 const MOST_CHOSEN = 500;
+const RUN_BOX = ".selecting [name=run]";
 
 class Selection {
+  /** @param {Storage | undefined} store */
   constructor(store) {
     this.store = store;
-    this.key = CHOSEN_KEY + location.pathname;
+    this.key = STORED_RUNS + location.pathname;
+    /** @type {Set<string>} */
     this.ids = new Set(this.read());
   }
 
   read() {
     try {
-      const found = JSON.parse(this.store?.getItem(this.key) ?? "[]");
-      return Array.isArray(found) ? found.filter((each) => typeof each === "string").slice(0, MOST_CHOSEN) : [];
+      const value = JSON.parse(this.store?.getItem(this.key) ?? "[]");
+      return Array.isArray(value) ? value.filter((id) => typeof id === "string").slice(0, MOST_CHOSEN) : [];
     } catch {
       return []; // What is kept there is not ours.
     }
   }
 
+  /**
+   * @param {string} id
+   * @param {boolean} isChosen
+   */
   choose(id, isChosen) {
     if (isChosen && this.ids.size < MOST_CHOSEN) this.ids.add(id);
     if (!isChosen) this.ids.delete(id);
@@ -41,55 +49,66 @@ class Selection {
   }
 }
 
-class SelectionBar {
+export class SelectionBar {
+  /** @param {Selection} selection */
   constructor(selection) {
     this.selection = selection;
-    this.last = null; // the row that was chosen last, for Shift
-    document.addEventListener("change", (event) => this.hear(event));
+    /** @type {string | null} the row that was chosen last, for Shift */
+    this.last = null;
+    document.addEventListener("change", (event) => this.hear(/** @type {HTMLInputElement} */ (event.target)));
     document.addEventListener("click", (event) => this.click(event));
-    document.addEventListener("submit", (event) => this.bring(event));
+    document.addEventListener("submit", (event) => this.addFields(event));
     this.paint();
   }
 
+  /** @returns {HTMLInputElement[]} */
   boxes() {
-    return [...document.querySelectorAll(".selecting [name=run]")];
+    return all(RUN_BOX);
   }
 
-  hear(event) {
-    if (event.target.id === "choose-all") {
-      for (const box of this.boxes()) this.selection.choose(box.value, event.target.checked);
-    } else if (event.target.matches(".selecting [name=run]")) {
-      this.selection.choose(event.target.value, event.target.checked);
+  /** @param {HTMLInputElement} target */
+  hear(target) {
+    if (target.id === "choose-all") {
+      for (const box of this.boxes()) this.selection.choose(box.value, target.checked);
+    } else if (target.matches(RUN_BOX)) {
+      this.selection.choose(target.value, target.checked);
     } else {
       return;
     }
     this.paint();
   }
 
-  // With Shift, all rows from the one before.
+  /**
+   * With Shift, all rows from the one before.
+   * @param {MouseEvent} event
+   */
   click(event) {
-    if (event.target.closest("[data-choose=none]")) {
+    if (closestTo(event, "[data-choose=none]")) {
       this.selection.clear();
       this.paint();
     }
-    if (!event.target.matches(".selecting [name=run]")) return;
+    const target = /** @type {HTMLInputElement} */ (event.target);
+    if (!target.matches(RUN_BOX)) return;
     const boxes = this.boxes();
-    const here = boxes.indexOf(event.target);
+    const here = boxes.indexOf(target);
     const from = boxes.findIndex((box) => box.value === this.last);
     if (event.shiftKey && from >= 0) {
       for (const box of boxes.slice(Math.min(from, here), Math.max(from, here) + 1)) {
-        this.selection.choose(box.value, event.target.checked);
+        this.selection.choose(box.value, target.checked);
       }
       this.paint();
     }
-    this.last = event.target.value;
+    this.last = target.value;
   }
 
-  // Those on other pages go along.
-  bring(event) {
-    const form = event.target;
+  /**
+   * Those on other pages go along.
+   * @param {SubmitEvent} event
+   */
+  addFields(event) {
+    const form = targetOf(event);
     if (!form.matches(".selecting")) return;
-    for (const old of form.querySelectorAll("[data-brought]")) old.remove();
+    for (const old of all("[data-brought]", form)) old.remove();
     const here = new Set(this.boxes().map((box) => box.value));
     for (const id of this.selection.ids) {
       if (here.has(id)) continue;
@@ -97,40 +116,42 @@ class SelectionBar {
       field.dataset.brought = "";
       form.append(field);
     }
-    if (event.submitter?.value === "cancel") this.selection.clear();
+    if (event.submitter?.getAttribute("value") === "cancel") this.selection.clear();
   }
 
   paint() {
     const boxes = this.boxes();
     for (const box of boxes) box.checked = this.selection.ids.has(box.value);
     const count = this.selection.ids.size;
-    const every = document.getElementById("choose-all");
     const here = boxes.filter((box) => box.checked).length;
+    /** @type {HTMLInputElement | null} */
+    const every = find("#choose-all");
     if (every) {
       every.checked = here > 0 && here === boxes.length;
       every.indeterminate = here > 0 && here < boxes.length;
     }
-    const bar = document.querySelector(".selection");
+    const bar = find(".selection");
     if (!bar) return;
     bar.hidden = count === 0;
     const elsewhere = count - here;
-    document.getElementById("chosen-count").textContent =
-      `${count} chosen${elsewhere ? `, ${elsewhere} of them elsewhere` : ""}`;
-    bar.querySelector("[value=compare]").disabled = count < 2 || count > SHARED.mostCompared;
+    need("#chosen-count").textContent = `${count} chosen${elsewhere ? `, ${elsewhere} of them elsewhere` : ""}`;
+    /** @type {HTMLButtonElement} */
+    const compare = need("[value=compare]", bar);
+    compare.disabled = count < 2 || count > SHARED.mostCompared;
   }
 }
 
 // What has been forgotten is chosen no more.
 function forgetChosen() {
   try {
-    for (const key of Object.keys(sessionStorage)) if (key.startsWith(CHOSEN_KEY)) sessionStorage.removeItem(key);
+    for (const key of Object.keys(sessionStorage)) if (key.startsWith(STORED_RUNS)) sessionStorage.removeItem(key);
   } catch {
     // Nothing is kept there, then.
   }
 }
 
-// The bar of the page; null where nothing can be chosen.
+/** The bar of the page; null where nothing can be chosen. */
 export function startSelection() {
-  if (document.querySelector("[name=sure]")) document.addEventListener("submit", forgetChosen);
-  return document.querySelector(".selecting, [data-list=live]") ? new SelectionBar(new Selection(globalThis.sessionStorage)) : null;
+  if (find("[name=sure]")) document.addEventListener("submit", forgetChosen);
+  return find(".selecting, [data-list=live]") ? new SelectionBar(new Selection(globalThis.sessionStorage)) : null;
 }

@@ -1,17 +1,21 @@
 // What all nodes wrote to shared state: the same rules as visualize/states.py, which a test holds them to.
 
 import { realOf, toJson } from "./exact_json.js";
-import { ownOf, unitsOf } from "./fold.js";
+import { ownValue, unitsOf } from "./fold.js";
 
+/** @import { Run } from "./fold.js" */
+/** @import { Level, Row, StateRules } from "./types.d.ts" */
+
+/** @type {Record<string, (value: any, more: any) => unknown>} */
 const FOLDS = {
   append: (value, more) => [...(value || []), ...more],
   union: (value, more) => {
-    const marks = new Map();
-    for (const each of [...(value || []), ...more]) {
-      const mark = toJson(each, true);
-      if (!marks.has(mark)) marks.set(mark, each);
+    const items = new Map();
+    for (const item of [...(value || []), ...more]) {
+      const mark = toJson(item, true);
+      if (!items.has(mark)) items.set(mark, item);
     }
-    return [...marks.values()];
+    return [...items.values()];
   },
   sum: (value, more) => (value === null ? more : addNumbers(value, more)),
   max: (value, more) => (value === null || more > value ? more : value),
@@ -19,26 +23,36 @@ const FOLDS = {
   update: (value, more) => ({ ...(value || {}), ...more }),
 };
 
-// Whole numbers with every digit: a sum that this language would round is a BigInt. With a fraction, it keeps one.
+/**
+ * Whole numbers with every digit: a sum that this language would round is a BigInt. With a fraction, it keeps one.
+ * @param {number | bigint} one
+ * @param {number | bigint} other
+ */
 function addNumbers(one, other) {
-  const isWhole = [one, other].every((each) => typeof each === "bigint" || Number.isSafeInteger(each));
+  const isWhole = [one, other].every((number) => typeof number === "bigint" || Number.isSafeInteger(number));
   if (!isWhole) return realOf(Number(one) + Number(other));
   const sum = BigInt(one) + BigInt(other);
   return Number.isSafeInteger(Number(sum)) ? Number(sum) : sum;
 }
 
-// What all nodes that have finished wrote, in the flow's order. The writes of a body count until its
-// container has finished: then they are the container's own.
+/**
+ * What all nodes that have finished wrote, in the flow's order. The writes of a body count until its
+ * container has finished: then they are the container's own.
+ * @param {Run} run
+ */
 export function stateOf(run) {
-  const state = new Map(Object.entries(run.head.state).map(([key, [, initial]]) => [key, initial]));
+  const rules = run.head.state;
+  /** @type {Map<string, unknown>} */
+  const state = new Map(Object.entries(rules).map(([key, [, initial]]) => [key, initial]));
+  /** @type {(level: Level, unit: string, rows: Map<string, Row>) => void} */
   const walk = (level, unit, rows) => {
     for (const site of level.sites.values()) {
       const row = rows.get(unit + site.id);
       if (!row) continue;
       if (row.status === "succeeded") {
-        for (const [key, value] of Object.entries(row.state || {})) write(state, run.head.state, key, value);
+        for (const [key, value] of Object.entries(row.state ?? {})) write(state, rules, key, value);
       } else if (site.body && site.kind !== "subflow") {
-        for (const each of unitsOf(row)) walk(site.body, each, rows);
+        for (const inside of unitsOf(row)) walk(site.body, inside, rows);
       }
     }
   };
@@ -46,9 +60,15 @@ export function stateOf(run) {
   return state;
 }
 
+/**
+ * @param {Map<string, unknown>} state
+ * @param {StateRules} rules
+ * @param {string} key
+ * @param {unknown} value
+ */
 function write(state, rules, key, value) {
-  const [rule] = ownOf(rules, key) ?? ["replace"];
-  const fold = FOLDS[rule];
+  const [rule] = ownValue(rules, key) ?? ["replace"];
+  const fold = ownValue(FOLDS, rule);
   try {
     state.set(key, fold ? fold(state.get(key) ?? null, value) : value);
   } catch {

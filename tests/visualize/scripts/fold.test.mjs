@@ -3,18 +3,18 @@
 import assert from "node:assert";
 import test from "node:test";
 
-import { parseJson, parseTold } from "../../../visualize/static/exact_json.js";
+import { parseJson, parseFeed } from "../../../visualize/static/exact_json.js";
 import { Run } from "../../../visualize/static/fold.js";
 import { timeLeft } from "../../../visualize/static/live.js";
-import { saidOf } from "../../../visualize/static/node_words.js";
-import { stateRows } from "../../../visualize/static/row_items.js";
+import { describeSite } from "../../../visualize/static/node_words.js";
+import { stateRows, wordsOf } from "../../../visualize/static/row_items.js";
 import { stateOf } from "../../../visualize/static/shared_state.js";
 
 test("a node or a key of any name is like any other", () => {
   const graph = { nodes: [["constructor", "agent"], ["b", "agent"]], edges: [], models: { b: "openai/x" } };
   const run = new Run({ graph, state: {} });
   run.apply({ kind: "begin", at: 1, seq: 0 });
-  assert.strictEqual(saidOf(run, run.sites.get("constructor"), 1, null).model, "");
+  assert.strictEqual(describeSite(run, run.sites.get("constructor"), 1, null).model, "");
   assert.strictEqual(timeLeft(run, { b: 3 }, 1), 3);
   run.apply({ kind: "start", at: 1, seq: 1, node: "constructor" });
   run.apply({ kind: "finish", at: 2, seq: 2, node: "constructor", state: { toString: 7 } });
@@ -42,10 +42,10 @@ test("large whole numbers of the state keep every digit, whatever merges them", 
 test("numbers of the state keep a fraction that is zero, whatever merges them", () => {
   const graph = { nodes: [["a", "agent"], ["b", "agent"]], edges: [["a", "b", []]], models: {} };
   const rules = '{"n": ["sum", 0.0], "m": ["max", 5], "u": ["union", null], "r": ["replace", 1.0], "h": ["sum", 0.5], "w": ["sum", 1]}';
-  const run = new Run({ graph, ...parseTold(`{"state": ${rules}}`) });
+  const run = new Run({ graph, ...parseFeed(`{"state": ${rules}}`) });
   const write = (node, seq, text) => {
     run.apply({ kind: "start", at: 1, seq, node });
-    run.apply(parseTold(`{"kind": "finish", "at": 2.0, "seq": ${seq + 1}, "node": "${node}", "state": ${text}}`));
+    run.apply(parseFeed(`{"kind": "finish", "at": 2.0, "seq": ${seq + 1}, "node": "${node}", "state": ${text}}`));
   };
   run.apply({ kind: "begin", at: 1, seq: 0 });
   write("a", 1, '{"n": 2, "m": 7.0, "u": [1.0, 2], "h": 0.5, "w": 2}');
@@ -54,4 +54,16 @@ test("numbers of the state keep a fraction that is zero, whatever merges them", 
   assert.deepStrictEqual(Object.fromEntries([...items].map(({ name, text }) => [name, text])), {
     n: "2.0", m: "7.0", u: "[1.0,2,3.0]", r: "1.0", h: "1.0", w: "3",
   });
+});
+
+test("each kind of line that the feed has is told in words, or is one that needs none", () => {
+  const lines = [
+    { kind: "map_stopped", at: 3, seq: 0, node: "a", done: 2, cancelled: 1, left: 1200 },
+    { kind: "skip", at: 3, seq: 0, node: "a", cause: "upstream_skipped" },
+    { kind: "cancel", at: 3, seq: 0, node: "a" },
+  ];
+  const run = new Run({ graph: { nodes: [["a", "map"]], edges: [] }, state: {} });
+  lines.forEach((line) => run.apply(line));
+  assert.deepStrictEqual(lines.map(wordsOf), ["2 done, 1 cancelled, 1,200 not begun", "too few before it succeeded", ""]);
+  assert.strictEqual(run.rows.get("a").status, "cancelled");
 });

@@ -3,9 +3,9 @@
 import assert from "node:assert";
 import test from "node:test";
 
-import { fitSize, readKept } from "../../../visualize/static/layout.js";
+import { fitSize, readSizes } from "../../../visualize/static/layout.js";
 
-const kept = (text) => ({ ...readKept(text) });
+const kept = (text) => ({ ...readSizes(text) });
 
 test("a part is never smaller than it is of use, nor larger than its share", () => {
   assert.strictEqual(fitSize("panel", 10, 1400), 280);

@@ -3,7 +3,7 @@
 import assert from "node:assert";
 import test from "node:test";
 
-import { parseTold, toJson } from "../../../visualize/static/exact_json.js";
+import { parseFeed, toJson } from "../../../visualize/static/exact_json.js";
 import { columnsOf, formsOf, leafOf } from "../../../visualize/static/values.js";
 
 globalThis.document = { createElement: () => ({}) };
@@ -52,8 +52,8 @@ test("a number whose fraction is zero is shown with it, and is one value", () =>
 });
 
 test("of a line of the feed only the shared state has such numbers", () => {
-  const line = parseTold('{"kind": "finish", "at": 2.0, "state": {"n": 2.0, "large": 12345678901234567890}}');
+  const line = parseFeed('{"kind": "finish", "at": 2.0, "state": {"n": 2.0, "large": 12345678901234567890}}');
   assert.deepStrictEqual([line.at, toJson(line.state)], [2, '{"n":2.0,"large":12345678901234567890}']);
-  const [first, second] = parseTold('[{"at": 1.0}, {"at": 2.0, "state": {"n": 3.0}}]');
+  const [first, second] = parseFeed('[{"at": 1.0}, {"at": 2.0, "state": {"n": 3.0}}]');
   assert.deepStrictEqual([first.at, second.at, toJson(second.state)], [1, 2, '{"n":3.0}']);
 });

@@ -44,7 +44,7 @@ READ = """([head, lines]) => {
   const statuses = new Map();
   const said = Object.fromEntries(head.drawn.map((path) => {
     const site = run.sites.get(path);
-    const each = saidOf(run, site, null, site.parent === null ? null : statuses.get(site.parent));
+    const each = describeSite(run, site, null, site.parent === null ? null : statuses.get(site.parent));
     statuses.set(path, each.status);
     return [path, [each.status, each.name, each.standing, each.detail]];
   }));
