@@ -84,6 +84,7 @@ BUILT_IN: Final[dict[str, tuple[Recognizer, ...]]] = {
     "mail": patterns.MAIL,
     "ip": patterns.IP,
     "card": patterns.CARD,
+    "iban": patterns.IBAN,
     "phone": patterns.PHONE,
 }
 """Where two find the same text, the earlier one names it."""
@@ -246,7 +247,9 @@ _NAMING_LETTERS: Final = "電話电话手机携帯座番号码は是为為「『
 
 _AFTER_SPACE: Final = "(?:(?<=[a-z;!?])|(?<=[^0-9],))" + "".join(f"(?<!(?i:{word}))" for word in _NAMING) + "[ ]"
 _AFTER_LETTER: Final = f"(?![{_NAMING_LETTERS}])[\u3001-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]"
-_CUT: Final = re.compile(f"\n|{_AFTER_LETTER}|{_AFTER_SPACE}")
+_LINE_END: Final = "(?<![0-9]{4})(?<![0-9]{4}[ -])(?<![0-9]{4}\r)(?<![0-9]{4}[ -]\r)\n"
+"""Where no card number may go on in the next line."""
+_CUT: Final = re.compile(f"{_LINE_END}|{_AFTER_LETTER}|{_AFTER_SPACE}")
 _QUOTED: Final = re.compile(r'"[^"@\n]{0,64}(?:"(?:@|\Z)|\Z)')
 _CUT_LINES: Final = re.compile("\n")
 _UNCUT: Final = re.compile("[!-~]*")

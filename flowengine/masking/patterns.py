@@ -4,8 +4,8 @@ They read folded text (`folded_text`), so each is written once. Their borders na
 not touch a value; all other letters may.
 
 Sources of the forms: RFC 5322 (addresses, the part of it that is in use), E.164 and the numbering plans of Japan,
-China and North America, ISO/IEC 7812 (card numbers and their check digit), RFC 4291, RFC 7468, RFC 7519, and the
-documented prefixes of vendors' keys.
+China and North America, ISO/IEC 7812 (card numbers and their check digit), ISO 13616-1 (bank accounts), RFC 4291,
+RFC 7468, RFC 7519, and the documented prefixes of vendors' keys.
 """
 
 from __future__ import annotations
@@ -184,6 +184,12 @@ _APART: Final = "(?P<s>[ -]|[.]|, ?)"
 _ALONE: Final = r"(?<![0-9])(?<![0-9][-.])"
 _GROUPS: Final = rf"{_ALONE}[0-9]{{4}}{_APART}[0-9]{{4}}(?P=s)[0-9]{{4}}(?P=s)[0-9]{{4}}"
 _NO_MORE: Final = "(?![0-9A-Za-z]|-[0-9])"
+_CUT: Final = r"(?:[ -]|[ -]?\r?\n[ \t]{0,8})"
+
+
+def _is_cut_card(found: re.Match[str]) -> bool:
+    return found[0].count("\n") == 1 and _is_card(found)
+
 
 CARD: Final = (
     Pattern("CARD", re.compile(rf"(?<![0-9A-Za-z])(?<![0-9][-.])[0-9]{{13,19}}{_NO_MORE}"), _is_card),
@@ -196,6 +202,29 @@ CARD: Final = (
             rf"{_ALONE}(?<![0-9][ ,])(?<![0-9], )[0-9]{_APART}(?:[0-9](?P=s)){{11,17}}[0-9]{_NO_MORE}(?!(?P=s)[0-9])"
         ),
         _is_card,
+    ),
+    Pattern(  # Groups of four, of which one stands on the next line.
+        "CARD", re.compile(rf"{_ALONE}[0-9]{{4}}(?:{_CUT}[0-9]{{4}}){{3}}{_NO_MORE}"), _is_cut_card
+    ),
+)
+
+# --- Bank accounts
+
+
+def _is_iban(found: re.Match[str]) -> bool:
+    """By its check digits (ISO 13616-1, ISO/IEC 7064 MOD 97-10)."""
+    text = re.sub("[ -]", "", found[0])
+    return 15 <= len(text) <= 34 and int("".join(str(int(each, 36)) for each in f"{text[4:]}{text[:4]}")) % 97 == 1
+
+
+IBAN: Final = (
+    Pattern(
+        "IBAN",
+        re.compile(
+            r"(?<![0-9A-Za-z])[A-Z]{2}[0-9]{2}(?P<s>[ -]?)[0-9A-Z]{4}(?:(?P=s)[0-9A-Z]{4}){1,6}(?:(?P=s)[0-9A-Z]{1,3})?"
+            "(?![0-9A-Za-z])"
+        ),
+        _is_iban,
     ),
 )
 

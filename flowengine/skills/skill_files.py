@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
@@ -158,18 +158,28 @@ _SHARED_PREFIXES: Final = ("/usr", "/usr/local")
 
 
 def visible_arguments(skill: Path, root: Path | None) -> list[str]:
-    """The arguments for bubblewrap. `root`: of the project, of which only this Python is seen."""
+    """The arguments for bubblewrap. `root`: of the project, of which only this Python is seen, as of the
+    working folder, whose `.env` a server reads where a flow has no project file."""
     places = [
         *_list_parts("/"),
         *(part for each in (*_SHARED_PREFIXES, *python_prefixes()) for part in _list_parts(each)),
     ]
     arguments = [part for each in (*VISIBLE, *places) for part in _mount_arguments(each)]
-    real = None if root is None else Path(os.path.realpath(root))
-    if real is not None and any(real.is_relative_to(os.path.realpath(each)) for each in places):
-        within = [part for each in places if Path(each).is_relative_to(real) for part in _mount_arguments(each)]
-        arguments += ["--tmpfs", str(real), *within, "--remount-ro", str(real)]
+    arguments += _hide_folders([Path.cwd(), *([] if root is None else [root])], places)
     arguments += ["--ro-bind", os.path.realpath(skill), SKILL]
     return [*arguments, *(part for each in list_withheld(skill) for part in _cover_arguments(skill, each))]
+
+
+def _hide_folders(folders: Iterable[Path], places: Sequence[str]) -> Iterator[str]:
+    """Covers the folders where they lie in one of the places, and shows again the places that lie in them."""
+    hidden: list[Path] = []
+    for real in sorted({Path(os.path.realpath(each)) for each in folders}, key=lambda path: len(path.parts)):
+        above = [each for each in hidden if real.is_relative_to(each)]
+        shown = [each for each in places if all(Path(each).is_relative_to(cover) for cover in above)]
+        if any(real.is_relative_to(os.path.realpath(each)) for each in shown):
+            within = [part for each in places if Path(each).is_relative_to(real) for part in _mount_arguments(each)]
+            yield from ("--tmpfs", str(real), *within, "--remount-ro", str(real))
+            hidden.append(real)
 
 
 def python_prefixes() -> Iterator[str]:

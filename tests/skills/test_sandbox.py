@@ -171,6 +171,22 @@ async def test_a_script_sees_nothing_of_a_project_wherever_it_lies(above: str, m
         assert (outcome.code, json.loads(outcome.stdout)) == (0, []), outcome
 
 
+async def test_a_script_sees_nothing_of_the_working_folder(
+    make: MakeSkill, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Its `.env` is the server's, also where a flow without a project file lies in a folder below."""
+    skill = make("a", **{"scripts/x.py": SPY})
+    with tempfile.TemporaryDirectory(prefix="flowengine-app-", dir="/usr/share") as place:
+        os.chmod(place, 0o755)
+        (Path(place) / ".env").write_text("secret")
+        (Path(place) / "flows").mkdir()
+        (Path(place) / "flows/flow.yaml").write_text("secret")
+        monkeypatch.chdir(place)
+        for root in (tmp_path, Path(place), Path(place) / "flows", None):
+            outcome = await Sandbox(root=root).run(skill, "scripts/x.py", [place])
+            assert (outcome.code, json.loads(outcome.stdout)) == (0, []), root
+
+
 @pytest.mark.parametrize("inside", ["", "usr/lib"])
 def test_a_script_sees_nothing_of_a_project_that_is_its_own_virtual_environment(
     inside: str, make: MakeSkill, tmp_path: Path
