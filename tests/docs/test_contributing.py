@@ -21,7 +21,7 @@ TEXT = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
 COMMANDS = [line for kind, block in BLOCKS if kind == "sh" for line in block.splitlines()]
 SETS_UP = COMMANDS[:3]
-RUN = (ROOT / ".ci" / "run").read_text("utf-8")
+RUN = "".join((ROOT / ".ci" / name).read_text("utf-8") for name in ("run", "programs"))
 
 
 def runs_in_ci(command: str) -> bool:
