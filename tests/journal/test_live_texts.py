@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +85,8 @@ def test_it_is_beside_the_journal_and_gone_with_the_run(tmp_path: Path):
     texts = LiveTexts()
     texts.hear(piece("Half \ud800", True))
     write_live(store, "r", texts.as_plain())
-    [told] = LiveReader().read(read_live(SQLiteStore(tmp_path / "runs.db"), "r"))
+    with closing(SQLiteStore(tmp_path / "runs.db")) as other:
+        [told] = LiveReader().read(read_live(other, "r"))
     assert told.text == "Half ?"
     assert len(store.events("r")) == 1
     forget_live(store, "r")

@@ -49,7 +49,8 @@ def test_a_path_object_is_a_file_wherever_a_store_is_given(tmp_path: Path) -> No
     path = tmp_path / "runs.db"
     run = Flow("one", {"a": FunctionNode(lambda context: 1)}).run_sync(store=path, run_id="r1")
     assert isinstance(run.events[0], RunStarted)  # Read anew from the closed store.
-    assert [each.run_id for each in Runs(path).list()] == ["r1"]
+    with Runs(path) as runs:
+        assert [each.run_id for each in runs.list()] == ["r1"]
     with pytest.raises(DefinitionError, match="durability is one of"):
         as_store(path, cast(Durability, "ful"))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import anyio
@@ -79,8 +80,9 @@ def test_it_comes_out_alone_when_all_beside_have_ended(tmp_path: Path, backend: 
         anyio.run(lambda: flow.run(store=store), backend=backend)
     assert type(caught.value) is KeyboardInterrupt
     assert sorted(map(str, ended)) == (["map[0].one", "map[2].one", "other"] if is_inside else ["other"])
-    [info] = store.list()
-    events = store.events(info.run_id)
+    with closing(store):
+        [info] = store.list()
+        events = store.events(info.run_id)
     cancelled = {each.node for each in events if type(each) is NodeCancelled}
     assert cancelled == {each.node for each in events if type(each) is NodeStarted}
     assert type(events[-1]) is RunFinished

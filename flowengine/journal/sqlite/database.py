@@ -185,11 +185,10 @@ def connect(path: Path, durability: Durability, patience: float) -> sqlite3.Conn
     try:
         _check(path, connection, patience)
         connection.executescript(f"{_SETTINGS[durability]}; PRAGMA journal_size_limit = {_LOG_LIMIT}")
-    except SQLITE_ERRORS as error:
+    except BaseException as error:
         connection.close()
-        raise store_error(path, error) from error
-    except JournalError:
-        connection.close()
+        if isinstance(error, SQLITE_ERRORS):
+            raise store_error(path, error) from error
         raise
     return connection
 
