@@ -14,20 +14,28 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from flowengine.agents.agent import Agent
+    from flowengine.agents.context.compressor.compressor import ContextCompressorProvider
+    from flowengine.agents.context.conversation import ConversationHistoryProvider
+    from flowengine.agents.context.custom_data import CustomDataProvider
+    from flowengine.agents.context.factory import ContextProviderFactory
+    from flowengine.agents.context.filter import ContextFilterProvider
+    from flowengine.agents.context.fixed_file import FixedFileProvider
+    from flowengine.agents.context.long_term_memory import LongTermMemoryProvider
+    from flowengine.agents.context.provider import ContextProvider
+    from flowengine.agents.context.retrieval import RetrievalProvider
+    from flowengine.agents.context.source_code.source_code import SourceCodeProvider
     from flowengine.agents.evaluation import EvaluationAgent
     from flowengine.agents.routing import RoutingAgent
+    from flowengine.agents.skills.skill_store import SkillStore
     from flowengine.agents.standalone import DirectGateway
+    from flowengine.agents.tools.function_tool import tool
+    from flowengine.agents.tools.mcp.server_settings import McpServer
+    from flowengine.agents.tools.tool import Tool, ToolResult
+    from flowengine.agents.tools.toolset import ToolSet
+    from flowengine.agents.typed_contexts.manager import ContextManager
+    from flowengine.agents.typed_contexts.rag import RetrievalContext
+    from flowengine.agents.typed_contexts.typed import ToolCallResult, TypedContext
     from flowengine.builder import FlowBuilder
-    from flowengine.context_providers.compressor.compressor import ContextCompressorProvider
-    from flowengine.context_providers.conversation import ConversationHistoryProvider
-    from flowengine.context_providers.custom_data import CustomDataProvider
-    from flowengine.context_providers.factory import ContextProviderFactory
-    from flowengine.context_providers.filter import ContextFilterProvider
-    from flowengine.context_providers.fixed_file import FixedFileProvider
-    from flowengine.context_providers.long_term_memory import LongTermMemoryProvider
-    from flowengine.context_providers.provider import ContextProvider
-    from flowengine.context_providers.retrieval import RetrievalProvider
-    from flowengine.context_providers.source_code.source_code import SourceCodeProvider
     from flowengine.core.budget import Budget
     from flowengine.core.context import Context, EvaluationResult, Fragment, LLMResult, NodeResult, RoutingResult
     from flowengine.core.file_values import FileValue
@@ -70,17 +78,9 @@ if TYPE_CHECKING:
     from flowengine.nodes.node import FlowNode, NodeLimits, NodeSettings, RetryPolicy, RunLimits
     from flowengine.nodes.run_inputs import InputField
     from flowengine.nodes.subflow import SubflowNode
-    from flowengine.runners.row_runs import RowResult
-    from flowengine.runners.run import Run
     from flowengine.runs import Question, RunRecord, Runs
-    from flowengine.skills.skill_store import SkillStore
-    from flowengine.tools.function_tool import tool
-    from flowengine.tools.mcp.server_settings import McpServer
-    from flowengine.tools.tool import Tool, ToolResult
-    from flowengine.tools.toolset import ToolSet
-    from flowengine.typed_contexts.manager import ContextManager
-    from flowengine.typed_contexts.rag import RetrievalContext
-    from flowengine.typed_contexts.typed import ToolCallResult, TypedContext
+    from flowengine.runtime.local.row_runs import RowResult
+    from flowengine.runtime.run import Run
     from flowengine.version import __version__ as __version__
 
 PUBLIC_GROUPS: Final[Mapping[str, Mapping[str, Sequence[str]]]] = {
@@ -129,33 +129,33 @@ PUBLIC_GROUPS: Final[Mapping[str, Mapping[str, Sequence[str]]]] = {
         "flowengine.core.file_values": ("FileValue",),
     },
     "Tools": {
-        "flowengine.tools.function_tool": ("tool",),
-        "flowengine.tools.tool": (
+        "flowengine.agents.tools.function_tool": ("tool",),
+        "flowengine.agents.tools.tool": (
             "Tool",
             "ToolResult",
         ),
-        "flowengine.tools.toolset": ("ToolSet",),
-        "flowengine.tools.mcp.server_settings": ("McpServer",),
+        "flowengine.agents.tools.toolset": ("ToolSet",),
+        "flowengine.agents.tools.mcp.server_settings": ("McpServer",),
     },
     "What enters a prompt": {
         "flowengine.core.context": ("Fragment",),
-        "flowengine.context_providers.provider": ("ContextProvider",),
-        "flowengine.context_providers.factory": ("ContextProviderFactory",),
-        "flowengine.context_providers.conversation": ("ConversationHistoryProvider",),
-        "flowengine.context_providers.fixed_file": ("FixedFileProvider",),
-        "flowengine.context_providers.source_code.source_code": ("SourceCodeProvider",),
-        "flowengine.context_providers.compressor.compressor": ("ContextCompressorProvider",),
-        "flowengine.context_providers.filter": ("ContextFilterProvider",),
-        "flowengine.context_providers.long_term_memory": ("LongTermMemoryProvider",),
-        "flowengine.context_providers.custom_data": ("CustomDataProvider",),
-        "flowengine.context_providers.retrieval": ("RetrievalProvider",),
-        "flowengine.typed_contexts.typed": (
+        "flowengine.agents.context.provider": ("ContextProvider",),
+        "flowengine.agents.context.factory": ("ContextProviderFactory",),
+        "flowengine.agents.context.conversation": ("ConversationHistoryProvider",),
+        "flowengine.agents.context.fixed_file": ("FixedFileProvider",),
+        "flowengine.agents.context.source_code.source_code": ("SourceCodeProvider",),
+        "flowengine.agents.context.compressor.compressor": ("ContextCompressorProvider",),
+        "flowengine.agents.context.filter": ("ContextFilterProvider",),
+        "flowengine.agents.context.long_term_memory": ("LongTermMemoryProvider",),
+        "flowengine.agents.context.custom_data": ("CustomDataProvider",),
+        "flowengine.agents.context.retrieval": ("RetrievalProvider",),
+        "flowengine.agents.typed_contexts.typed": (
             "TypedContext",
             "ToolCallResult",
         ),
-        "flowengine.typed_contexts.manager": ("ContextManager",),
-        "flowengine.typed_contexts.rag": ("RetrievalContext",),
-        "flowengine.skills.skill_store": ("SkillStore",),
+        "flowengine.agents.typed_contexts.manager": ("ContextManager",),
+        "flowengine.agents.typed_contexts.rag": ("RetrievalContext",),
+        "flowengine.agents.skills.skill_store": ("SkillStore",),
     },
     "What a node sees and what it hands back": {
         "flowengine.core.context": (
@@ -170,8 +170,8 @@ PUBLIC_GROUPS: Final[Mapping[str, Mapping[str, Sequence[str]]]] = {
         "flowengine.agents.standalone": ("DirectGateway",),
     },
     "Runs": {
-        "flowengine.runners.row_runs": ("RowResult",),
-        "flowengine.runners.run": ("Run",),
+        "flowengine.runtime.local.row_runs": ("RowResult",),
+        "flowengine.runtime.run": ("Run",),
         "flowengine.runs": (
             "Runs",
             "RunRecord",

@@ -45,9 +45,9 @@ from flowengine.journal.stores import AnyStore, as_store
 from flowengine.nodes.compiled_flow import CompiledFlow, assemble
 from flowengine.nodes.node import FlowNode, RunLimits, check_call
 from flowengine.nodes.run_inputs import InputField, find_wrong_default
-from flowengine.runners import local
-from flowengine.runners.event_stream import EventStream, open_stream
-from flowengine.runners.run import Live, Run, RunOptions, describe_picture, unheard
+from flowengine.runtime.local import local
+from flowengine.runtime.local.event_stream import EventStream, open_stream
+from flowengine.runtime.run import Live, Run, RunOptions, describe_picture, unheard
 from visualize.drawable import Drawable
 
 __all__ = ["ApproveArguments", "Flow", "FlowSettings", "ResumeArguments", "RunArguments"]
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from flowengine.agents.agent import Agent
     from flowengine.agents.evaluation import EvaluationAgent
     from flowengine.agents.routing import RoutingAgent
-    from flowengine.runners.row_runs import RowResult
+    from flowengine.runtime.local.row_runs import RowResult
     from visualize.picture import Picture
 
 Step: TypeAlias = "FlowNode | Agent | RoutingAgent | EvaluationAgent"
@@ -307,7 +307,7 @@ class Flow(Drawable):
         at work; `contextlib.aclosing` also waits for their end. Without a store, a result's `run` has its journal until
         the next result is asked for.
         """
-        from flowengine.runners.row_runs import RowRuns, open_row_set  # A single run does without.
+        from flowengine.runtime.local.row_runs import RowRuns, open_row_set  # A single run does without.
 
         options = RunOptions(limits=limits, labels=labels)
         check_arguments(Flow.run_many, locals())

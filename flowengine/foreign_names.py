@@ -108,7 +108,7 @@ def find_foreign_class(name: str, known: Iterable[str]) -> str | None:
     >>> find_foreign_class("RefinireAgent", ["Agent", "Flow"])
     'write Agent'
     >>> find_foreign_class("MemoryRepository", ["Agent", "Flow"])
-    'write from flowengine.memory import MemoryRepository'
+    'write from flowengine.agents.memory import MemoryRepository'
     >>> find_foreign_class("FlowBilder", ["FlowBuilder"])
     "did you mean 'FlowBuilder'?"
     """

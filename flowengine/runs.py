@@ -27,8 +27,8 @@ from flowengine.journal.run_notes import add_note, notes_of, set_mark, set_score
 from flowengine.journal.stores import AnyStore, as_store
 from flowengine.journal.value_types import only_looking
 from flowengine.nodes.node import check_least
-from flowengine.runners.run import NodeRun
-from flowengine.runners.run_listing import RunLister
+from flowengine.runtime.run import NodeRun
+from flowengine.runtime.run_listing import RunLister
 from visualize.drawable import Drawable
 from visualize.progress import NodeRow, Progress, UsageTotals, fold_events
 

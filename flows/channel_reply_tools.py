@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from flowengine.memory import (
+from flowengine.agents.memory import (
     ChannelMessage,
     Memory,
     MemoryLimits,

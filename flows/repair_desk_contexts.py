@@ -7,7 +7,7 @@ from typing import Final
 from pydantic import BaseModel
 
 from flowengine import RetrievalContext, ToolCallResult, ToolSet, TypedContext
-from flowengine.retrieval.retriever import Document
+from flowengine.agents.retrieval.retriever import Document
 
 __all__ = ["TicketContext", "find_guarantee", "manual"]
 

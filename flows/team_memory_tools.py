@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from flowengine import Context, gateway_of, get_llm
-from flowengine.memory import (
+from flowengine.agents.memory import (
     WORKSPACE_ID,
     ChannelMessage,
     MemoryGenerator,

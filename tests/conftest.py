@@ -72,8 +72,8 @@ def anyio_backend(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """MCP servers have a fifth of a second to end in, and wait a hundredth before their first new start."""
-    monkeypatch.setattr("flowengine.tools.mcp.pipe._GRACE", 0.2)
-    monkeypatch.setattr("flowengine.tools.mcp.owner._FIRST_PAUSE", 0.01)
+    monkeypatch.setattr("flowengine.agents.tools.mcp.pipe._GRACE", 0.2)
+    monkeypatch.setattr("flowengine.agents.tools.mcp.owner._FIRST_PAUSE", 0.01)
 
 
 @pytest.fixture

@@ -37,6 +37,7 @@ from flowengine import (
     foreign_names,
 )
 from flowengine import builder as keywords
+from flowengine.agents.memory import ChannelMemory
 from flowengine.agents.standalone import run_sync
 from flowengine.errors import DefinitionError
 from flowengine.flow import FlowSettings, RunArguments
@@ -51,7 +52,6 @@ from flowengine.flowfile.kinds.routing_kind import RoutingNodeSpec
 from flowengine.flowfile.kinds.subflow_kind import SubflowNodeSpec
 from flowengine.flowfile.loader import check_text
 from flowengine.journal.memory import MemoryStore
-from flowengine.memory import ChannelMemory
 from flowengine.nodes.node import FlowNode, NodeSettings
 from tests.support.require import require, require_package
 
@@ -302,7 +302,7 @@ FOREIGN = {
     "RefinireAgent": "write Agent",
     "ConditionStep": "write ConditionNode",
     "create_simple_flow": "Flow('name', steps={...})",
-    "MemoryRepository": "write from flowengine.memory import MemoryRepository",
+    "MemoryRepository": "write from flowengine.agents.memory import MemoryRepository",
     "ScriptedModel": "write from flowengine.models.scripted import ScriptedModel",
     "FlowBilder": "did you mean 'FlowBuilder'?",
 }

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from flowengine.agents.caller import context_of, naming, open_caller
 from flowengine.agents.evaluation import EvaluationAgent
-from flowengine.agents.question_files import open_files
+from flowengine.agents.prompt.question_files import open_files
 from flowengine.agents.routing import router_of
 from flowengine.agents.settings import (
     PATIENCE,
@@ -46,11 +46,11 @@ from flowengine.models.messages import Message
 from flowengine.models.model import Model
 
 if TYPE_CHECKING:
+    from flowengine.agents.context.provider import ContextProvider
+    from flowengine.agents.skills.disclosure import SkillChoice
+    from flowengine.agents.skills.sandbox.sandbox import Sandbox
     from flowengine.agents.sources import ContextChoice, MemoryChoice, ProviderConfig, Sources
-    from flowengine.context_providers.provider import ContextProvider
-    from flowengine.skills.disclosure import SkillChoice
-    from flowengine.skills.sandbox.sandbox import Sandbox
-    from flowengine.typed_contexts.manager import ContextManager
+    from flowengine.agents.typed_contexts.manager import ContextManager
 
 __all__ = ["Agent"]
 
@@ -334,7 +334,7 @@ class Agent:
     @staticmethod
     def get_context_provider_schemas() -> dict[str, dict[str, Any]]:
         """Name → schema of every context provider that there is."""
-        from flowengine.context_providers.factory import ContextProviderFactory
+        from flowengine.agents.context.factory import ContextProviderFactory
 
         return ContextProviderFactory.get_available_providers()
 

@@ -14,8 +14,8 @@ from typing import Any, Final, NamedTuple
 from anyio import to_thread
 
 from flowengine.agents.model_environment import check_taken, open_model
-from flowengine.agents.prompt import Subject, add_schema
-from flowengine.agents.question_files import check_files, open_files
+from flowengine.agents.prompt.prompt import Subject, add_schema
+from flowengine.agents.prompt.question_files import check_files, open_files
 from flowengine.agents.settings import CallSettings, arguments_of
 from flowengine.agents.standalone import DirectGateway, run_sync
 from flowengine.agents.structured import AnswerShape, StructuredAnswer, UnfitError, UnusableAnswerError, parse_answer

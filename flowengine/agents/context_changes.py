@@ -19,12 +19,12 @@ from operator import itemgetter
 from typing import Any, Final, NamedTuple, cast
 from uuid import uuid4
 
+from flowengine.agents.tools.tool import Tool, ToolResult
+from flowengine.agents.tools.toolset import ToolSet
+from flowengine.agents.typed_contexts.data_changes import apply_change, describe_change
+from flowengine.agents.typed_contexts.manager import CHANGES_OF, ContextManager
 from flowengine.core.records import ToolCall, tool_key
 from flowengine.errors import StateError
-from flowengine.tools.tool import Tool, ToolResult
-from flowengine.tools.toolset import ToolSet
-from flowengine.typed_contexts.data_changes import apply_change, describe_change
-from flowengine.typed_contexts.manager import CHANGES_OF, ContextManager
 
 __all__ = ["ContextChanges", "data_of", "kept_changes"]
 

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, TypeAlias, Unpack
 from pydantic import BaseModel, ValidationError
 
 from flowengine.agents.caller import SubjectAgent, naming
-from flowengine.agents.prompt import Subject, evaluation_messages
+from flowengine.agents.prompt.prompt import Subject, evaluation_messages
 from flowengine.agents.settings import (
     PATIENCE,
     PROCESS,

@@ -11,18 +11,18 @@ from typing import Any, Final
 
 from anyio import to_thread
 
-from flowengine.agents.prompt_parts import Part, PartPlace
-from flowengine.context_providers.packer import PackedEntry
+from flowengine.agents.context.packer import PackedEntry
+from flowengine.agents.prompt.prompt_parts import Part, PartPlace
+from flowengine.agents.skills.disclosure import SkillAccess, SkillScope
+from flowengine.agents.skills.sandbox.sandbox import Sandbox
+from flowengine.agents.skills.skill_files import RefusedError
+from flowengine.agents.skills.skill_store import SkillStore
+from flowengine.agents.tools.tool import ToolResult
+from flowengine.agents.tools.toolset import ToolSet
 from flowengine.core.context import Fragment
 from flowengine.core.records import Gateway, ProviderFailed
 from flowengine.core.run_scope import RunScope
 from flowengine.core.user_code import describe_error
-from flowengine.skills.disclosure import SkillAccess, SkillScope
-from flowengine.skills.sandbox.sandbox import Sandbox
-from flowengine.skills.skill_files import RefusedError
-from flowengine.skills.skill_store import SkillStore
-from flowengine.tools.tool import ToolResult
-from flowengine.tools.toolset import ToolSet
 
 __all__ = ["OpenSkills", "open_skills"]
 

@@ -13,7 +13,7 @@ from typing import Any, Final, Unpack
 from pydantic import BaseModel, ValidationError
 
 from flowengine.agents.caller import Caller, SubjectAgent, naming
-from flowengine.agents.prompt import Subject, routing_messages
+from flowengine.agents.prompt.prompt import Subject, routing_messages
 from flowengine.agents.settings import (
     PROCESS,
     CallSettings,

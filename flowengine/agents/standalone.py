@@ -15,6 +15,7 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 import anyio
 
+from flowengine.agents.tools.tool import Tool, ToolResult, failed_result
 from flowengine.core.cancellation import is_being_cancelled
 from flowengine.core.context import ignore_record
 from flowengine.core.file_keeper import FileKeeper
@@ -27,7 +28,6 @@ from flowengine.errors import LimitError, ModelError, NotJournalableError, RunEr
 from flowengine.models.call_timeline import CALL_STEPS, TimedStep, tell_steps
 from flowengine.models.model import Model, Reply, Request, Unanswered, plain_request, read_cost
 from flowengine.models.worst_case import most_of, worst_cases
-from flowengine.tools.tool import Tool, ToolResult, failed_result
 
 __all__ = [
     "DirectGateway",

@@ -15,18 +15,18 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias, c
 import anyio
 
 from flowengine.agents.standalone import StreamingGateway
+from flowengine.agents.tools.result_text import cut
+from flowengine.agents.tools.tool import Tool, ToolResult, failed_result
+from flowengine.agents.tools.toolset import ApprovalRules, Offer, ToolSet
 from flowengine.core.json_values import load_json
 from flowengine.core.locale import Messages, load_messages
 from flowengine.core.records import AwaitsPerson, Gateway, Notice
 from flowengine.errors import PermanentModelError
 from flowengine.models.messages import Message, ToolRequest
 from flowengine.models.model import Model, Reply, Request
-from flowengine.tools.result_text import cut
-from flowengine.tools.tool import Tool, ToolResult, failed_result
-from flowengine.tools.toolset import ApprovalRules, Offer, ToolSet
 
 if TYPE_CHECKING:
-    from flowengine.tools.mcp.client import Served
+    from flowengine.agents.tools.mcp.client import Served
 
 __all__ = ["Admit", "Bringer", "CurrentTools", "RoundLimits", "ToolLoop", "ToolLoopRequest", "without_tools"]
 

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from flowengine.agents.settings import check_count, check_list
 from flowengine.agents.tool_loop import Admit, Bringer, CurrentTools, RoundLimits, ToolLoop, without_tools
+from flowengine.agents.tools.mcp.server_settings import McpServer, server_of
+from flowengine.agents.tools.tool import Tool
+from flowengine.agents.tools.toolset import NO_RULES, ApprovalRules, Offer, ToolSet
 from flowengine.core.locale import Messages
 from flowengine.core.run_scope import RunScope
 from flowengine.errors import DefinitionError, did_you_mean
-from flowengine.tools.mcp.server_settings import McpServer, server_of
-from flowengine.tools.tool import Tool
-from flowengine.tools.toolset import NO_RULES, ApprovalRules, Offer, ToolSet
 
 if TYPE_CHECKING:
-    from flowengine.tools.mcp.client import Served
+    from flowengine.agents.tools.mcp.client import Served
 
 __all__ = ["ServerChoice", "ToolChoice", "Tooling", "tooling_of"]
 
@@ -77,7 +77,7 @@ class Tooling:
         async with AsyncExitStack() as stack:
             served: Served | None = None
             if self.servers:
-                from flowengine.tools.mcp.client import serve  # Most agents name no server.
+                from flowengine.agents.tools.mcp.client import serve  # Most agents name no server.
 
                 held = await stack.enter_async_context(RunScope()) if scope is None else scope
                 served = await serve(self.servers, held, environ=environ)

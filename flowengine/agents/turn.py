@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from flowengine.agents.caller import Caller, naming, open_caller
 from flowengine.agents.evaluation import Attempt, Draft, EvaluationAgent, improve, judge_attempt
 from flowengine.agents.model_environment import NamedModels
-from flowengine.agents.prompt import (
+from flowengine.agents.prompt.prompt import (
     Subject,
     chat_of,
     format_exchange,
@@ -24,7 +24,7 @@ from flowengine.agents.prompt import (
     prompt_text,
     text_of,
 )
-from flowengine.agents.question_files import attach_files, check_files
+from flowengine.agents.prompt.question_files import attach_files, check_files
 from flowengine.agents.routing import RoutingAgent
 from flowengine.agents.settings import (
     CallSettings,
@@ -50,7 +50,7 @@ from flowengine.models.messages import Message
 from flowengine.models.model import Model, Reply
 
 if TYPE_CHECKING:
-    from flowengine.agents.prompt_builder import PromptBuilder
+    from flowengine.agents.prompt.prompt_builder import PromptBuilder
     from flowengine.agents.sources import Sources
 
 __all__ = ["AgentParts", "Response", "TurnRequest", "check_input", "open_turn", "turn_of"]
@@ -347,7 +347,7 @@ def turn_of(agent: AgentParts, opening: TurnRequest, caller: Caller) -> Turn:
 
 async def _open_builder(agent: AgentParts, opening: TurnRequest, around: Surroundings) -> PromptBuilder:
     # Imported here, with all that brings texts: most agents draw on nothing but their own.
-    from flowengine.agents.prompt_builder import open_prompt_builder
+    from flowengine.agents.prompt.prompt_builder import open_prompt_builder
     from flowengine.agents.sources import Sources
 
     return await open_prompt_builder(
@@ -367,7 +367,7 @@ async def _open_builder(agent: AgentParts, opening: TurnRequest, around: Surroun
 async def _make_prompt(
     agent: AgentParts, opening: TurnRequest, material: PromptBuilder, caller: Caller
 ) -> tuple[Any, ...]:
-    from flowengine.agents.prompt_parts import PromptQuestion
+    from flowengine.agents.prompt.prompt_parts import PromptQuestion
 
     own = agent.generation
     question = PromptQuestion(

@@ -44,6 +44,6 @@ def watch_loop_if_debugging(tell: Callable[[str], object] = complain) -> Abstrac
     """Entered inside of the event loop that is to be watched."""
     if not is_debugging():
         return nullcontext()
-    from flowengine.runners.loop_watch import watch_this_loop  # Nobody else needs it.
+    from flowengine.runtime.loop_watch import watch_this_loop  # Nobody else needs it.
 
     return watch_this_loop(lambda hold: tell(str(hold)))

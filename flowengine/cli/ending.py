@@ -230,7 +230,7 @@ class _Stopping:
 def _end_at_once() -> None:
     """Nothing is cleaned up; what the journal has committed stays, and what this process started ends with it."""
     with suppress(Exception):  # it ends, whatever comes
-        from flowengine.skills.sandbox.process import end_below  # Only here.
+        from flowengine.agents.skills.sandbox.process import end_below  # Only here.
 
         end_below(os.getpid())
     if sys.__stderr__ is not None and sys.__stderr__.isatty():

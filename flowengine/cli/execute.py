@@ -25,8 +25,8 @@ from flowengine.errors import LimitError, RunBusyError
 from flowengine.journal.approvals import open_questions, told_last
 from flowengine.journal.stores import tell_events
 from flowengine.nodes.compiled_flow import CompiledFlow
-from flowengine.runners import local
-from flowengine.runners.run import Live, Run, RunOptions, higher_limit
+from flowengine.runtime.local import local
+from flowengine.runtime.run import Live, Run, RunOptions, higher_limit
 from visualize.progress import Progress
 
 if TYPE_CHECKING:
@@ -330,7 +330,7 @@ class Execution:
             return
         if not any(node.kind == "map" for node in self.plan.all_nodes.values()):
             return
-        from flowengine.runners.forking import failed_items
+        from flowengine.runtime.local.forking import failed_items
 
         failed = sum(len(items) for items in failed_items(self.plan, run.events).values())
         if failed:

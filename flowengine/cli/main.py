@@ -28,7 +28,7 @@ import click
 
 from flowengine.cli.interrupts import end_loading
 from flowengine.cli.terminal import complain, discard_buffer
-from flowengine.masking import MORE_RECOGNIZERS
+from flowengine.core.masking import MORE_RECOGNIZERS
 from flowengine.version import __version__
 
 __all__ = ["COMMANDS", "main"]

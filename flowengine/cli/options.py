@@ -138,7 +138,7 @@ class TelemetryOptions(NamedTuple):
         """The store, whose runs are sent for as long as the block lasts. `tell`: hears of a collector that is lost."""
         if self.endpoint is None:
             return nullcontext(store)
-        from flowengine.telemetry.span_sender import sending_spans  # Few runs are sent.
+        from flowengine.runtime.telemetry.span_sender import sending_spans  # Few runs are sent.
 
         return sending_spans(store, self.endpoint, tell, content=self.content)
 

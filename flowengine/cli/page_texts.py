@@ -114,7 +114,7 @@ def _option_row(option: click.Option) -> tuple[str, str]:
 
 def tests_page() -> str:
     """Every key of flow tests and of evals."""
-    tests, evals = ("flowengine.testing.flowtest", "flowengine.experiments.eval_file")
+    tests, evals = ("flowengine.testing.flowtest", "flowengine.evals.eval_file")
     parts = [
         "# Flow tests and evals",
         "Made from the models that load them. Unknown keys are errors. How they are used: [testing](howto/testing.md) "

@@ -8,10 +8,10 @@ from typing import Any, Final, NamedTuple
 
 from flowengine.cli.terminal import format_dollars
 from flowengine.core.json_values import dumps
-from flowengine.estimate.bounds import FlowBound, Waves
-from flowengine.estimate.cost_bound import Most
-from flowengine.estimate.plan_report import batch_data
-from flowengine.experiments.data_file import DataFile
+from flowengine.evals.data_file import DataFile
+from flowengine.flowfile.estimate.bounds import FlowBound, Waves
+from flowengine.flowfile.estimate.cost_bound import Most
+from flowengine.flowfile.estimate.plan_report import batch_data
 from flowengine.models.worst_case import KnownModel
 
 __all__ = ["RowsBound", "bound_rows"]

@@ -16,6 +16,7 @@ from typing import Any, Final, cast
 import anyio
 import click
 
+from flowengine.agents.tools.result_text import cut
 from flowengine.cli.environment import find_account, find_user
 from flowengine.cli.terminal import complain, escape_controls, has_live_stderr
 from flowengine.core.json_values import parse_value
@@ -24,7 +25,6 @@ from flowengine.engine.events import Event
 from flowengine.engine.ports import JournalStore
 from flowengine.errors import ApprovalError
 from flowengine.journal.approvals import Given, answer, may_answer, open_questions
-from flowengine.tools.result_text import cut
 
 __all__ = ["ask_person", "can_ask_person", "describe_question", "format_choices", "name_person"]
 

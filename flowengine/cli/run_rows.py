@@ -29,13 +29,13 @@ from flowengine.core.budget import Budget
 from flowengine.core.json_values import dumps
 from flowengine.engine.ports import JournalStore
 from flowengine.errors import FlowChangedError, InputError
-from flowengine.experiments.batch_collector import BatchPace, open_collector
-from flowengine.experiments.data_file import DataFile, open_data, parse_mapping
-from flowengine.experiments.results_file import ResultsFile, to_record
+from flowengine.evals.batch_collector import BatchPace, open_collector
+from flowengine.evals.data_file import DataFile, open_data, parse_mapping
+from flowengine.evals.results_file import ResultsFile, to_record
 from flowengine.nodes.compiled_flow import CompiledFlow
-from flowengine.runners.row_runs import RowResult, RowRuns, RowSet, open_row_set
-from flowengine.runners.run import RunOptions
-from flowengine.runners.set_lease import hold_set
+from flowengine.runtime.local.row_runs import RowResult, RowRuns, RowSet, open_row_set
+from flowengine.runtime.run import RunOptions
+from flowengine.runtime.set_lease import hold_set
 
 __all__ = ["RowMeter", "RowsCommand", "how_to_go_on", "pace_of", "rows_exit_code", "tell_stand_in"]
 

@@ -15,7 +15,7 @@ from flowengine.cli.environment import find_user
 from flowengine.cli.options import duration, label_option
 from flowengine.engine.ports import JournalStore
 from flowengine.journal.run_lookup import STATUS_WORDS, RunQuery
-from flowengine.runners.run_listing import RunLister
+from flowengine.runtime.run_listing import RunLister
 
 __all__ = ["PATIENCE", "Chosen", "Selection", "add_filter_options", "selection"]
 

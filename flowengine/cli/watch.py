@@ -15,7 +15,7 @@ from flowengine.journal.value_types import only_looking
 from visualize.progress import Progress
 
 if TYPE_CHECKING:
-    from flowengine.runners.queue.run_positions import Standing
+    from flowengine.runtime.queue.run_positions import Standing
 
 __all__ = ["follow", "format_run_standing"]
 
@@ -24,7 +24,7 @@ __all__ = ["follow", "format_run_standing"]
 
 def format_run_standing(store: JournalStore, run_id: str) -> Iterator[str]:
     """Formats a run's position in its queue, and what its workers lack; empty if it needs no worker."""
-    from flowengine.runners.queue.run_positions import standing_of
+    from flowengine.runtime.queue.run_positions import standing_of
 
     standing = standing_of(store, run_id)
     if standing is not None:
@@ -59,7 +59,7 @@ class RunStanding:
         """The lines that are new; `now`: asked at once."""
         if not now and monotonic() < self._not_before:
             return ()
-        from flowengine.runners.queue.run_positions import standing_of  # Most runs wait in no queue.
+        from flowengine.runtime.queue.run_positions import standing_of  # Most runs wait in no queue.
 
         self._not_before = monotonic() + self.pause
         standing = standing_of(self._store, self._run_id)

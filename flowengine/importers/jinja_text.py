@@ -16,9 +16,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
+from flowengine.core.templating.grammar import has_tags
+from flowengine.core.templating.parse import ParsedTemplate, parse_template
 from flowengine.errors import TemplateSyntaxError
-from flowengine.templating.grammar import has_tags
-from flowengine.templating.parse import ParsedTemplate, parse_template
 
 __all__ = ["Converted", "convert", "rendering_module"]
 

@@ -12,10 +12,10 @@ from typing import Any, Final, cast
 
 from jinja2 import nodes
 
+from flowengine.core.templating.parse import parse_expression, parse_template
 from flowengine.errors import TemplateSyntaxError
 from flowengine.importers.form import FlowStep, ImportedFlow
 from flowengine.importers.source_tree import as_list, as_map
-from flowengine.templating.parse import parse_expression, parse_template
 
 __all__ = ["Shapes", "sample_of_schema"]
 

@@ -353,7 +353,7 @@ def _check_arguments(path: str, asked: ApprovalRequested, choice: str, form: Any
         raise ApprovalError(f"the call of '{path}' is not made, so it takes no arguments: say why in the comment")
     if not isinstance(form, Mapping):
         raise ApprovalError(f"'{path}' takes the arguments of '{asked.tool}' as an object, not {describe_value(form)}")
-    from flowengine.tools.tool import ArgumentCheck  # Slow to load, and few answers change a call.
+    from flowengine.agents.tools.tool import ArgumentCheck  # Slow to load, and few answers change a call.
 
     arguments = cast("Mapping[str, Any]", form)
     check = ArgumentCheck(asked.form or {})

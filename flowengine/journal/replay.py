@@ -12,12 +12,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any, Final, Protocol
 
+from flowengine.agents.tools.tool import Tool, ToolResult
 from flowengine.core.records import EffectDecided, Gateway, ModelCall, Notice, Retry, Reused, ToolCall, tool_key
 from flowengine.engine.restoring import Attempts
 from flowengine.errors import EffectPendingError, JournalError, UndecidedCall, did_you_mean
 from flowengine.models.messages import ToolRequest, as_dict
 from flowengine.models.model import Model, Reply, Request, TokenUsage, plain_request
-from flowengine.tools.tool import Tool, ToolResult
 
 __all__ = [
     "ASSUMED_DONE",

@@ -23,7 +23,7 @@ from flowengine.journal.stores import check_run_id, commit_events
 from flowengine.journal.value_types import FILE_TAG
 
 if TYPE_CHECKING:
-    from flowengine.masking.masker import Masker
+    from flowengine.core.masking.masker import Masker
 
 __all__ = [
     "UnpackedRun",
@@ -57,13 +57,13 @@ def mask_events(events: Iterable[Event], masker: Masker | None = None) -> Iterat
     """The events, one by one; `masker`: by default a new one, whose tokens no other masker can make.
 
     >>> from flowengine.engine.events import RunFinished
-    >>> from flowengine.masking.masker import Masker
+    >>> from flowengine.core.masking.masker import Masker
     >>> [event] = mask_events([RunFinished(1.0, "succeeded", {"to": "ada@example.jp"})], Masker(key=b"of this run"))
     >>> event.outputs
     {'to': '<MAIL:mpjhklbn>'}
     """
     if masker is None:
-        from flowengine.masking.masker import Masker  # Its patterns take a while to compile.
+        from flowengine.core.masking.masker import Masker  # Its patterns take a while to compile.
 
         masker = Masker()
     hides = masker

@@ -190,7 +190,7 @@ class RunQuery(NamedTuple):
 
     def matches(self, info: RunInfo, status: str) -> bool:
         """Tells whether a run's row is one that is asked for; `status` is the word for how it stands now. Words, marks,
-        questions and sessions are not in the row: `flowengine.runners.run_listing` asks for those too.
+        questions and sessions are not in the row: `flowengine.runtime.run_listing` asks for those too.
         """
         return (
             (not self.flow or info.flow == self.flow)

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, Unpack, cast
 
 from flowengine.agents.agent import Agent
 from flowengine.agents.caller import naming, subject_of
+from flowengine.agents.context.provider import ContextProvider
 from flowengine.agents.evaluation import EvaluationAgent
 from flowengine.agents.model_environment import NamedModels, find_default, load_models, prepare_model
-from flowengine.agents.prompt import Subject, text_of
-from flowengine.agents.question_files import files_of
+from flowengine.agents.prompt.prompt import Subject, text_of
+from flowengine.agents.prompt.question_files import files_of
 from flowengine.agents.routing import RoutingAgent
 from flowengine.agents.settings import check_share, is_settled_late
-from flowengine.context_providers.provider import ContextProvider
+from flowengine.agents.tools.tool import Tool
 from flowengine.core.argument_kinds import check_arguments
 from flowengine.core.batching import AwaitsAnswer
 from flowengine.core.context import Context, EvaluationResult, NodeResult
@@ -32,10 +33,9 @@ from flowengine.models.open import DefaultModel
 from flowengine.nodes.code_digest import digest_handed
 from flowengine.nodes.gateway import asking_gateway_of, telling_gateway_of
 from flowengine.nodes.node import FlowNode, NodeSettings, Value
-from flowengine.tools.tool import Tool
 
 if TYPE_CHECKING:
-    from flowengine.typed_contexts.typed import TypedContext
+    from flowengine.agents.typed_contexts.typed import TypedContext
 
 __all__ = [
     "AgentNode",
@@ -131,7 +131,7 @@ def _prepare(agent: Agent | RoutingAgent | EvaluationAgent) -> None:
         for inner in _agents_of(agent)[1:]:
             _prepare(inner)
         if agent.tooling.servers:
-            from flowengine.tools.mcp.client import check_library  # Most agents name no server.
+            from flowengine.agents.tools.mcp.client import check_library  # Most agents name no server.
 
             check_library()
         for provider in () if agent.sources is None else agent.sources.providers:
@@ -217,7 +217,7 @@ class AgentNode(AskingNode):
 
     @property
     def adds_up(self) -> Sequence[str]:
-        from flowengine.typed_contexts.manager import CHANGES_OF  # Few agents have typed contexts.
+        from flowengine.agents.typed_contexts.manager import CHANGES_OF  # Few agents have typed contexts.
 
         return [f"{CHANGES_OF}{each.id}" for each in contexts_of([self]) if each.merge == "changes"]
 
@@ -226,7 +226,7 @@ class AgentNode(AskingNode):
         return self._repeats and bool(self.prototype.tooling.servers)
 
     async def check_servers(self, path: str, scope: RunScope) -> None:
-        from flowengine.tools.mcp.client import serve  # Most agents name no server.
+        from flowengine.agents.tools.mcp.client import serve  # Most agents name no server.
 
         agent = self.prototype
         with naming(agent.name):

@@ -14,11 +14,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple, cast
 
+from flowengine.agents.tools.result_text import cut
+from flowengine.agents.tools.tool import ArgumentCheck, Tool, ToolResult, failed_result
 from flowengine.core.locale import Messages
 from flowengine.core.records import ACCEPT, REFUSE, Answered, ApprovalRequested, AwaitsPerson, Gateway, tool_key
 from flowengine.models.model import Model, Reply, Request
-from flowengine.tools.result_text import cut
-from flowengine.tools.tool import ArgumentCheck, Tool, ToolResult, failed_result
 
 __all__ = ["ApprovalGateway"]
 

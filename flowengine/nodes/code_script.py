@@ -16,6 +16,10 @@ from typing import Any, ClassVar, Final, Unpack
 import anyio.to_thread
 from pydantic_core import to_jsonable_python
 
+from flowengine.agents.skills.sandbox.sandbox import Sandbox, verdict
+from flowengine.agents.skills.sandbox.script import Outcome, ScriptLimits
+from flowengine.agents.skills.skill_files import RefusedError
+from flowengine.agents.tools.result_text import cut
 from flowengine.core.context import Context, NodeResult
 from flowengine.core.json_values import check_text, has_keys_alike, load_json, refusing_no_json
 from flowengine.core.records import Notice
@@ -24,10 +28,6 @@ from flowengine.errors import DefinitionError, OutputError, RunError
 from flowengine.nodes.code_digest import digest_handed
 from flowengine.nodes.function import explain_received
 from flowengine.nodes.node import FlowNode, NodeSettings, Value, work_out
-from flowengine.skills.sandbox.sandbox import Sandbox, verdict
-from flowengine.skills.sandbox.script import Outcome, ScriptLimits
-from flowengine.skills.skill_files import RefusedError
-from flowengine.tools.result_text import cut
 
 __all__ = ["CodeNode"]
 

@@ -13,11 +13,11 @@ from flowengine.core.context import EMPTY, Context, NodeResult
 from flowengine.core.file_keeper import holds_bytes
 from flowengine.core.file_values import RefusedFileError
 from flowengine.core.records import Received
+from flowengine.core.templating.text import excerpt
 from flowengine.core.user_code import call_in_thread, failure_of_code
 from flowengine.errors import DefinitionError, JournalError, OutputError, names_arguments, refuse_other_kind
 from flowengine.nodes.code_digest import digest_handed
 from flowengine.nodes.node import FlowNode, NodeSettings, Value, check_call, check_result, work_out
-from flowengine.templating.text import excerpt
 
 __all__ = ["FunctionNode", "explain_received", "is_async"]
 

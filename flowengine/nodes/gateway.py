@@ -10,6 +10,7 @@ from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
 import anyio
 
 from flowengine.agents.standalone import DirectGateway, model_call
+from flowengine.agents.tools.tool import Tool, ToolResult, failed_result
 from flowengine.agents.vendor_cache import CACHE_NOTICE, find_cache_rule
 from flowengine.core.batching import BATCHING, CALL, AwaitsAnswer, Batcher, CallPlace
 from flowengine.core.budget import Ledger
@@ -25,7 +26,6 @@ from flowengine.models.wrappers.streaming_tap import tap_model
 from flowengine.nodes.compiled_flow import file_path
 from flowengine.nodes.reuse_rules import without_question
 from flowengine.nodes.warm_start import WarmStart, find_warm_start
-from flowengine.tools.tool import Tool, ToolResult, failed_result
 
 __all__ = [
     "CopyingGateway",

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Final, Unpack
 
 import anyio.to_thread
 
+from flowengine.agents.tools.result_text import cut, text_of
 from flowengine.core.context import Context, NodeResult
 from flowengine.core.file_values import RefusedFileError
 from flowengine.core.json_schema import find_misfits
@@ -22,7 +23,6 @@ from flowengine.nodes.code_digest import digest_handed
 from flowengine.nodes.http_request import Answer, Expected, describe_url, make_request, read_body
 from flowengine.nodes.http_sender import HttpSender, Sender, SentAnswer
 from flowengine.nodes.node import Effect, FlowNode, NodeSettings, Value, work_out
-from flowengine.tools.result_text import cut, text_of
 
 __all__ = ["EFFECTS", "HttpNode"]
 

@@ -12,6 +12,7 @@ from anyio.abc import TaskGroup
 from flowengine.core.argument_kinds import check_arguments
 from flowengine.core.context import Context, NodeResult
 from flowengine.core.records import Decided, MapBegan, MapStopped
+from flowengine.core.templating.text import excerpt
 from flowengine.core.user_code import USER_CODE, describe_error
 from flowengine.core.values import UNCHANGEABLE, FrozenDict, FrozenList, MixedList, describe_value, freeze
 from flowengine.engine.levels import Level, Unfinished, enter_level, history_of, result_of_level, store_of
@@ -30,7 +31,6 @@ from flowengine.errors import (
 from flowengine.nodes.compiled_flow import ContainerNode
 from flowengine.nodes.node import FlowNode, NodeSettings, Testable, Value, check_least
 from flowengine.nodes.warm_start import begin_warm_start
-from flowengine.templating.text import excerpt
 
 __all__ = ["MapNode"]
 

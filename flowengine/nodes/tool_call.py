@@ -9,6 +9,10 @@ from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack, cast
 
+from flowengine.agents.tools.function_tool import tool_of
+from flowengine.agents.tools.mcp.client import ServerTool, check_library
+from flowengine.agents.tools.tool import ArgumentCheck, Tool, ToolResult, checking
+from flowengine.agents.tools.toolset import ApprovalRules
 from flowengine.core.context import Context, NodeResult
 from flowengine.core.json_values import write_json
 from flowengine.core.records import AwaitsPerson
@@ -20,10 +24,6 @@ from flowengine.nodes.code_digest import digest_handed
 from flowengine.nodes.function import is_async
 from flowengine.nodes.gateway import tool_gateway_of
 from flowengine.nodes.node import Effect, FlowNode, NodeSettings, Value, work_out
-from flowengine.tools.function_tool import tool_of
-from flowengine.tools.mcp.client import ServerTool, check_library
-from flowengine.tools.tool import ArgumentCheck, Tool, ToolResult, checking
-from flowengine.tools.toolset import ApprovalRules
 
 if TYPE_CHECKING:
     from collections.abc import Collection

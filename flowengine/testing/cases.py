@@ -25,7 +25,7 @@ from flowengine.journal.memory import MemoryStore
 from flowengine.models.messages import ToolRequest
 from flowengine.models.model import estimate_tokens
 from flowengine.nodes.compiled_flow import file_path
-from flowengine.runners.run import Run
+from flowengine.runtime.run import Run
 from flowengine.testing.cassette import Cassette
 from flowengine.testing.fakes import Fakes
 from flowengine.testing.flowtest import ApprovalAnswer, ExpectSpec, FlowCaseSpec, FlowTest, Matcher

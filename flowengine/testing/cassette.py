@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from flowengine.agents.model_environment import open_model
-from flowengine.agents.prompt import schema_text
+from flowengine.agents.prompt.prompt import schema_text
 from flowengine.agents.settings import CallSettings, ModelChoice
 from flowengine.errors import ModelConfigError, PermanentModelError
 from flowengine.flow import Flow

@@ -18,6 +18,10 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast
 from flowengine.agents.agent import Agent
 from flowengine.agents.tool_loop import Bringer, ToolLoop
 from flowengine.agents.tooling import Tooling
+from flowengine.agents.tools.mcp.client import ServerTool
+from flowengine.agents.tools.mcp.server_settings import McpServer
+from flowengine.agents.tools.tool import Tool, ToolResult
+from flowengine.agents.tools.toolset import ToolSet
 from flowengine.core.locale import Messages
 from flowengine.core.secret_values import Secrets
 from flowengine.errors import DefinitionError, RunError, did_you_mean
@@ -34,10 +38,6 @@ from flowengine.nodes.http_sender import SentAnswer
 from flowengine.nodes.node import FlowNode
 from flowengine.nodes.tool_call import ToolNode
 from flowengine.testing.model_overrides import replace_agent, replace_nodes
-from flowengine.tools.mcp.client import ServerTool
-from flowengine.tools.mcp.server_settings import McpServer
-from flowengine.tools.tool import Tool, ToolResult
-from flowengine.tools.toolset import ToolSet
 
 __all__ = [
     "Fake",

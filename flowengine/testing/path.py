@@ -13,7 +13,7 @@ from flowengine.core.context import SkipCause
 from flowengine.engine.events import Event, NodeFinished, RunStarted
 from flowengine.errors import did_you_mean
 from flowengine.nodes.compiled_flow import file_path
-from flowengine.runners.run import Run
+from flowengine.runtime.run import Run
 
 __all__ = ["Step", "assert_path", "assert_skipped", "describe_fate", "describe_path_difference", "names_of"]
 

@@ -13,6 +13,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
+from flowengine.agents.tools.tool import Tool
 from flowengine.core.context import EMPTY
 from flowengine.core.file_values import find_files
 from flowengine.core.json_values import dumps, to_json_value
@@ -37,10 +38,9 @@ from flowengine.nodes.compiled_flow import file_path
 from flowengine.nodes.function import FunctionNode
 from flowengine.nodes.http_call import HttpNode
 from flowengine.nodes.tool_call import ToolNode
-from flowengine.runners.run import settings_of
+from flowengine.runtime.run import settings_of
 from flowengine.testing.fakes import Fake, server_names
 from flowengine.testing.model_overrides import seat_names
-from flowengine.tools.tool import Tool
 
 __all__ = ["MadeTest", "make_row", "make_test", "name_columns"]
 

@@ -24,7 +24,7 @@ from starlette.responses import Response
 from flowengine.engine.ports import Durability
 from flowengine.flow import Flow
 from flowengine.journal.stores import AnyStore, as_store
-from flowengine.runners.run_driver import Admission, RunDriver
+from flowengine.runtime.run_driver import Admission, RunDriver
 from flowengine.web.api.api import make_api_routes
 from flowengine.web.gate.doors import TokenDoor
 from flowengine.web.gate.gate import Gate

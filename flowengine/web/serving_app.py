@@ -29,7 +29,7 @@ from flowengine.flow import Flow
 from flowengine.flowfile.project.project import Project
 from flowengine.journal.stores import AnyStore, as_store
 from flowengine.models.dotenv import read_environment
-from flowengine.runners.run_driver import Admission
+from flowengine.runtime.run_driver import Admission
 from flowengine.web.api.flow_routes import make_flow_routes
 from flowengine.web.api.http_answers import error_response
 from flowengine.web.api.operations import make_operation_routes

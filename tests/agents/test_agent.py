@@ -14,7 +14,7 @@ import trio
 from pydantic import BaseModel, Field
 
 from flowengine.agents.agent import Agent
-from flowengine.context_providers.conversation import ConversationHistoryProvider
+from flowengine.agents.context.conversation import ConversationHistoryProvider
 from flowengine.core.context import Context, EvaluationResult, LLMResult, RoutingResult
 from flowengine.core.records import ModelCall, Notice
 from flowengine.errors import (

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from flowengine.agents.agent import Agent
+from flowengine.agents.skills.sandbox.sandbox import Sandbox
+from flowengine.agents.skills.skill_store import SkillStore
 from flowengine.core.records import Receipt, SkillLoad
 from flowengine.errors import DefinitionError
 from flowengine.flow import Flow
@@ -17,8 +19,6 @@ from flowengine.models.messages import ToolRequest
 from flowengine.models.model import Reply, Request
 from flowengine.models.scripted import ScriptedModel
 from flowengine.nodes.agent import AgentNode
-from flowengine.skills.sandbox.sandbox import Sandbox
-from flowengine.skills.skill_store import SkillStore
 
 
 @pytest.fixture

@@ -12,6 +12,9 @@ from pydantic import BaseModel
 
 from flowengine.agents.agent import Agent
 from flowengine.agents.standalone import DirectGateway
+from flowengine.agents.tools.function_tool import tool_of
+from flowengine.agents.tools.toolset import ToolSet
+from flowengine.agents.typed_contexts.typed import TypedContext
 from flowengine.core.records import ModelCall, ToolCall
 from flowengine.engine.events import NodeRecorded
 from flowengine.journal.codec import decode, encode
@@ -19,9 +22,6 @@ from flowengine.journal.replay import RecordedGateway
 from flowengine.models.messages import ToolRequest
 from flowengine.models.model import Reply
 from flowengine.models.scripted import ScriptedModel
-from flowengine.tools.function_tool import tool_of
-from flowengine.tools.toolset import ToolSet
-from flowengine.typed_contexts.typed import TypedContext
 
 pytestmark = pytest.mark.anyio
 

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from flowengine.agents.agent import Agent
-from flowengine.agents.prompt_parts import tokens_of
-from flowengine.context_providers.conversation import ConversationHistoryProvider
-from flowengine.context_providers.packer import BudgetError
-from flowengine.context_providers.provider import ContextProvider
+from flowengine.agents.context.conversation import ConversationHistoryProvider
+from flowengine.agents.context.packer import BudgetError
+from flowengine.agents.context.provider import ContextProvider
+from flowengine.agents.prompt.prompt_parts import tokens_of
 from flowengine.core.context import Context
 from flowengine.core.records import ModelCall, ProviderFailed, Receipt, ToolCall
 from flowengine.errors import DefinitionError, GuardrailError, OutputError, PermanentModelError, RunError

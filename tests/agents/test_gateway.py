@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from flowengine.agents.standalone import DirectGateway
+from flowengine.agents.tools.function_tool import tool_of
+from flowengine.agents.tools.tool import Effect, ToolResult
 from flowengine.core.records import ModelCall, ToolCall
 from flowengine.errors import NotJournalableError, PermanentModelError
 from flowengine.models.messages import Message, ToolRequest
 from flowengine.models.model import Reply, Request, TokenUsage
 from flowengine.models.scripted import ScriptedModel
-from flowengine.tools.function_tool import tool_of
-from flowengine.tools.tool import Effect, ToolResult
 
 ASKED = Request("scripted", (Message("user", "Why?"),))
 

@@ -15,6 +15,9 @@ from flowengine.agents.agent import Agent
 from flowengine.agents.evaluation import EvaluationAgent
 from flowengine.agents.routing import RoutingAgent
 from flowengine.agents.standalone import DirectGateway
+from flowengine.agents.tools.function_tool import tool, tool_of
+from flowengine.agents.tools.tool import Tool, ToolResult
+from flowengine.agents.tools.toolset import ToolSet
 from flowengine.core.context import Context
 from flowengine.core.records import ModelCall, Notice, ToolCall
 from flowengine.errors import DefinitionError, GuardrailError, OutputError, RunError
@@ -23,9 +26,6 @@ from flowengine.models.messages import Message, ToolRequest
 from flowengine.models.model import Reply, Request
 from flowengine.models.offline.model import OfflineModel
 from flowengine.models.scripted import ScriptedModel
-from flowengine.tools.function_tool import tool, tool_of
-from flowengine.tools.tool import Tool, ToolResult
-from flowengine.tools.toolset import ToolSet
 from tests.support.pace import done_within
 
 

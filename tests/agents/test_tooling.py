@@ -12,12 +12,12 @@ import pytest
 
 from flowengine.agents.agent import Agent
 from flowengine.agents.settings import Surroundings
+from flowengine.agents.tools.mcp.server_settings import McpServer
 from flowengine.core.records import ToolCall
 from flowengine.errors import DefinitionError, GuardrailError, PermanentModelError, RunError
 from flowengine.models.messages import ToolRequest
 from flowengine.models.model import Request
 from flowengine.models.scripted import ScriptedModel
-from flowengine.tools.mcp.server_settings import McpServer
 from tests.support.mcp_http_server import HttpServer
 
 SERVER = Path(__file__).parents[1] / "support" / "mcp_server.py"

@@ -12,6 +12,9 @@ from pydantic import BaseModel
 
 from flowengine.agents.agent import Agent
 from flowengine.agents.standalone import DirectGateway
+from flowengine.agents.tools.toolset import ToolSet
+from flowengine.agents.typed_contexts.manager import ContextManager
+from flowengine.agents.typed_contexts.typed import ToolCallResult, TypedContext
 from flowengine.core.records import ModelCall, ProviderFailed, Receipt, ToolCall
 from flowengine.engine.events import NodeRecorded
 from flowengine.errors import DefinitionError
@@ -20,9 +23,6 @@ from flowengine.journal.replay import RecordedGateway
 from flowengine.models.messages import ToolRequest
 from flowengine.models.model import Reply
 from flowengine.models.scripted import ScriptedModel
-from flowengine.tools.toolset import ToolSet
-from flowengine.typed_contexts.manager import ContextManager
-from flowengine.typed_contexts.typed import ToolCallResult, TypedContext
 
 SERVER = Path(__file__).parents[1] / "support" / "mcp_server.py"
 

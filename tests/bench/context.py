@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 
-from flowengine.context_providers.packer import BudgetError, pack
-from flowengine.context_providers.provider import join_fragments
+from flowengine.agents.context.packer import BudgetError, pack
+from flowengine.agents.context.provider import join_fragments
 from flowengine.models.tokens import count_tokens
 from tests.bench.measure import Row
 from tests.support.histories import random_history

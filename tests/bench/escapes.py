@@ -16,8 +16,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from flowengine.skills.sandbox.sandbox import Sandbox
-from flowengine.skills.sandbox.script import Outcome, ScriptLimits
+from flowengine.agents.skills.sandbox.sandbox import Sandbox
+from flowengine.agents.skills.sandbox.script import Outcome, ScriptLimits
 
 __all__ = ["ESCAPES", "LIMITS", "World", "attempt", "is_running", "world"]
 

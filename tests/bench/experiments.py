@@ -13,12 +13,12 @@ import anyio
 from playwright.sync_api import sync_playwright
 
 from flowengine import Flow
-from flowengine.experiments.eval_file import load_eval
-from flowengine.experiments.eval_report import make_report
-from flowengine.experiments.eval_run import EvalRun
-from flowengine.experiments.eval_sets import EvalRow, EvalSet
-from flowengine.experiments.report_page import report_page
-from flowengine.experiments.scoring import Score
+from flowengine.evals.eval_file import load_eval
+from flowengine.evals.eval_report import make_report
+from flowengine.evals.eval_run import EvalRun
+from flowengine.evals.eval_sets import EvalRow, EvalSet
+from flowengine.evals.report_page import report_page
+from flowengine.evals.scoring import Score
 from flowengine.journal.stores import open_store
 from tests.bench.measure import Row, ratio
 from tests.bench.processes import printed

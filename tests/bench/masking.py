@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from flowengine.masking.masker import Masker
-from flowengine.masking.patterns import FoundSpan
+from flowengine.core.masking.masker import Masker
+from flowengine.core.masking.patterns import FoundSpan
 from tests.bench.measure import Row
 
 __all__ = ["ROWS", "Line", "Score", "lines", "score"]

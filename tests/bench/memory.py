@@ -19,10 +19,10 @@ from pathlib import Path
 from time import perf_counter
 from typing import NamedTuple
 
-from flowengine.memory.database import MemoryDatabase
-from flowengine.memory.items.ranking import MemoryItem, Recalled
-from flowengine.memory.items.sqlite import SQLiteMemoryItems
-from flowengine.memory.scopes.memories import MemoryScope
+from flowengine.agents.memory.database import MemoryDatabase
+from flowengine.agents.memory.items.ranking import MemoryItem, Recalled
+from flowengine.agents.memory.items.sqlite import SQLiteMemoryItems
+from flowengine.agents.memory.scopes.memories import MemoryScope
 from tests.bench.measure import Row
 from tests.bench.recall_set import NOW, Question, RecallSet, Said, filler, recall_set
 

@@ -51,7 +51,7 @@ STEPS = "async def step(text):\n    return text\n"
 OURS = """
 import sys, anyio
 from flowengine.journal.postgres.store import PostgresStore
-from flowengine.runners.queue.worker import work
+from flowengine.runtime.queue.worker import work
 async def main():
     store = PostgresStore(sys.argv[1], "full")
     store.list()
@@ -132,7 +132,7 @@ def bare(url: str, folder: str) -> float:
 
 
 def ours(url: str, folder: str) -> float:
-    from flowengine.runners.queue.run_queue import submit_many
+    from flowengine.runtime.queue.run_queue import submit_many
 
     store = PostgresStore(url, "full")
     try:
@@ -217,7 +217,7 @@ def waiting() -> Row:
 
 
 def _grown(store: PostgresStore, worker: subprocess.Popen[str], folder: Path) -> float:
-    from flowengine.runners.queue.run_queue import submit, submit_many
+    from flowengine.runtime.queue.run_queue import submit, submit_many
 
     asks, five = (Flow.from_yaml(folder / name).plan for name in ("asks.yaml", "five.yaml"))
     first, ids = [f"w{each}" for each in range(100)], [f"r{each}" for each in range(RUNS)]

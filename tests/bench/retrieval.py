@@ -21,15 +21,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from zlib import crc32
 
-from flowengine.context_providers.compressor.compressor import ContextCompressorProvider
-from flowengine.context_providers.provider import join_fragments
-from flowengine.context_providers.source_code.index import CodeIndex
-from flowengine.context_providers.source_code.source_code import SourceCodeProvider
-from flowengine.context_providers.source_code.source_files import CodeTree
+from flowengine.agents.context.compressor.compressor import ContextCompressorProvider
+from flowengine.agents.context.provider import join_fragments
+from flowengine.agents.context.source_code.index import CodeIndex
+from flowengine.agents.context.source_code.source_code import SourceCodeProvider
+from flowengine.agents.context.source_code.source_files import CodeTree
+from flowengine.agents.retrieval.fts import FtsRetriever
+from flowengine.agents.retrieval.retriever import Document
 from flowengine.core.context import Fragment
 from flowengine.models.tokens import count_tokens
-from flowengine.retrieval.fts import FtsRetriever
-from flowengine.retrieval.retriever import Document
 from tests.bench.measure import Row
 from tests.support.retrieval_data import SHORT_WORDS, CodeQuery, code_queries, short_word_texts, transcript
 

@@ -12,8 +12,8 @@ from functools import partial
 from pathlib import Path
 from time import process_time
 
+from flowengine.agents.skills.skill_store import SkillStore
 from flowengine.models.tokens import count_tokens
-from flowengine.skills.skill_store import SkillStore
 from tests.bench.skills import library, temporary
 
 __all__ = ["measure_levels"]

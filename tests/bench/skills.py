@@ -19,11 +19,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from flowengine.skills.disclosure import skill_access
-from flowengine.skills.discovery import SkillIndex
-from flowengine.skills.measure import Choices, Measured, Task, add_up, choose_by_words, measure_choices, measure_skill
-from flowengine.skills.sandbox.sandbox import Sandbox
-from flowengine.skills.skill_store import SkillStore
+from flowengine.agents.skills.disclosure import skill_access
+from flowengine.agents.skills.discovery import SkillIndex
+from flowengine.agents.skills.measure import (
+    Choices,
+    Measured,
+    Task,
+    add_up,
+    choose_by_words,
+    measure_choices,
+    measure_skill,
+)
+from flowengine.agents.skills.sandbox.sandbox import Sandbox
+from flowengine.agents.skills.skill_store import SkillStore
 from tests.bench.escapes import ESCAPES, attempt, world
 from tests.bench.measure import Row
 

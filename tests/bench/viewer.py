@@ -22,7 +22,7 @@ from flowengine import Context, Flow, FunctionNode
 from flowengine.engine.events import Event, RunFinished, RunStarted
 from flowengine.journal.sqlite.store import SQLiteJournal, SQLiteStore
 from flowengine.journal.stores import TeeStore
-from flowengine.runners.local import start
+from flowengine.runtime.local.local import start
 from tests.bench.measure import Row, ratio
 from tests.support.browser import Browser, Tab, open_browser
 from tests.support.sample_run import layered_run, mapped_run, nested_run

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from flowengine.experiments.git_version import revision_of, tree_at
+from flowengine.evals.git_version import revision_of, tree_at
 from tests.cli.conftest import Command
-from tests.experiments.test_eval_run import EVAL, FLOW, project
+from tests.evals.test_eval_run import EVAL, FLOW, project
 from tests.support.model_server import ModelServer
 
 pytestmark = pytest.mark.needs("scipy", "eval")

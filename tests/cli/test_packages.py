@@ -10,7 +10,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from flowengine.context_providers import factory
+from flowengine.agents.context import factory
 from tests.support.packages import installed_package
 from tests.support.small_package import FLOW, small_package
 from visualize.layout import Box, outline

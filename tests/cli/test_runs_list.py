@@ -17,7 +17,7 @@ from flowengine.errors import InputError
 from flowengine.journal.memory import MemoryStore
 from flowengine.journal.run_lookup import RunQuery
 from flowengine.journal.sqlite.store import SQLiteStore
-from flowengine.runners.run_listing import RunLister
+from flowengine.runtime.run_listing import RunLister
 
 Command = Callable[..., Any]
 

@@ -10,7 +10,7 @@ import pytest
 
 from flowengine.cli.main import main
 from flowengine.journal.postgres.store import PostgresStore
-from flowengine.runners.queue.run_queue import submit
+from flowengine.runtime.queue.run_queue import submit
 from tests.support.postgres import empty_database
 from tests.support.queue_runs import KINDS, drain, flow
 

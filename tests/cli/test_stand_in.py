@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from flowengine.experiments.eval_run import fingerprints_of
+from flowengine.evals.eval_run import fingerprints_of
 from flowengine.flow import Flow
 from tests.cli.conftest import Command
 

@@ -12,7 +12,7 @@ import pytest
 
 from flowengine.cli.commands.worker import log_notice, worker_log
 from flowengine.cli.main import main
-from flowengine.runners.queue.heartbeat import WorkerNotice
+from flowengine.runtime.queue.heartbeat import WorkerNotice
 from tests.support.postgres import empty_database
 from tests.support.queue_runs import command, flow
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from flowengine import Agent, FixedFileProvider, Flow, FunctionNode, RetrievalProvider, SkillStore, SourceCodeProvider
-from flowengine.context_providers.provider import ContextProvider
+from flowengine.agents.context.provider import ContextProvider
 from flowengine.errors import FlowEngineError
-from flowengine.experiments.data_file import read_rows
+from flowengine.evals.data_file import read_rows
 from flowengine.testing.flowtest import load_flowtest
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from flowengine.agents.prompt import text_of
+from flowengine.agents.prompt.prompt import text_of
 from flowengine.cli.execute import format_outputs
 from flowengine.core.json_values import has_keys_alike, to_json_value, write_json
 from flowengine.core.records import tool_key
@@ -65,7 +65,7 @@ def test_objects_are_written_for_a_model_as_json():
 
 
 SETS = """
-from flowengine.agents.prompt import text_of
+from flowengine.agents.prompt.prompt import text_of
 from flowengine.core.json_values import to_json_value
 from flowengine.core.records import tool_key
 from flowengine.nodes.code_digest import digest_of

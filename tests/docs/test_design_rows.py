@@ -36,18 +36,18 @@ from flowengine import (
     TypedContext,
     get_llm,
 )
-from flowengine.errors import FlowEngineError
-from flowengine.memory import (
+from flowengine.agents.memory import (
     ChannelMemory,
     ChannelMessage,
     ChannelMessages,
     PromptRecord,
     system_prompt,
 )
+from flowengine.agents.retrieval.retriever import Document
+from flowengine.agents.skills.disclosure import skill_access
+from flowengine.errors import FlowEngineError
 from flowengine.models.messages import ToolRequest
 from flowengine.models.scripted import ScriptedModel
-from flowengine.retrieval.retriever import Document
-from flowengine.skills.disclosure import skill_access
 from tests.support.doc_blocks import forget_models
 
 JUDGED: dict[str, Any] = {"criteria_scores": {"accuracy": 0.9, "relevance": 0.9, "completeness": 0.9}}

@@ -14,12 +14,15 @@ import pytest
 
 import flowengine
 from flowengine.agents.agent import Agent
+from flowengine.agents.context.factory import OURS, provider_class
 from flowengine.cli.main import main
 from flowengine.cli.page_texts import list_commands
-from flowengine.context_providers.factory import OURS, provider_class
 from flowengine.core.records import RECORDS
+from flowengine.core.templating.filters import FILTERS, TESTS
+from flowengine.docs.public_names import MODULES, api_page, names_of
+from flowengine.docs.reference_pages import PAGES, PATTERNS, TABLES
 from flowengine.engine.events import EVENTS
-from flowengine.experiments.eval_file import EvalSpec, ScorerSpec
+from flowengine.evals.eval_file import EvalSpec, ScorerSpec
 from flowengine.flow import Flow
 from flowengine.flowfile.analysis.flow_nodes import nodes_of
 from flowengine.flowfile.checks.codes import CODES
@@ -38,9 +41,6 @@ from flowengine.flowfile.project.project import _EXPECTED
 from flowengine.flowfile.schema.reference import providers_section, reference
 from flowengine.models.call_options import OPTIONS
 from flowengine.models.vendors import OTHERS, VENDORS
-from flowengine.public_names import MODULES, api_page, names_of
-from flowengine.reference_pages import PAGES, PATTERNS, TABLES
-from flowengine.templating.filters import FILTERS, TESTS
 from flowengine.testing.flowtest import ApprovalAnswer, ExpectSpec, FakesSpec, FlowCaseSpec, FlowTestSpec
 from flowengine.web.api.api import OPERATIONS
 from tests.support.doc_blocks import BLOCK, DOCS, forget_models, run_blocks
@@ -51,7 +51,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.parametrize("name", PAGES)
 def test_a_page_of_the_reference_is_that_of_the_code(name: str):
-    assert (DOCS / name).read_text("utf-8") == PAGES[name](), "run python -m flowengine.reference_pages"
+    assert (DOCS / name).read_text("utf-8") == PAGES[name](), "run python -m flowengine.docs.reference_pages"
 
 
 def test_the_page_of_the_project_file_has_every_key_with_a_description():

@@ -20,9 +20,9 @@ import anyio
 from flowengine import Flow
 from flowengine.core.records import ModelCall
 from flowengine.engine.events import NodeRecorded
-from flowengine.experiments.batch_collector import BatchCollector, BatchPace
+from flowengine.evals.batch_collector import BatchCollector, BatchPace
 from flowengine.journal.sqlite.store import SQLiteStore
-from flowengine.runners.row_runs import DataRow, RowRuns, open_row_set
+from flowengine.runtime.local.row_runs import DataRow, RowRuns, open_row_set
 from tests.faults.process_killed import MOMENTS, die
 from tests.faults.process_nursery import Child, Nursery
 from tests.support.batch_server import BatchServer, asked_of

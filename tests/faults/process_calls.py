@@ -28,7 +28,7 @@ from flowengine.models.messages import ToolRequest
 from flowengine.models.model import Reply, Request
 from flowengine.models.scripted import ScriptedModel
 from flowengine.nodes.agent import AgentNode
-from flowengine.runners.run import Run
+from flowengine.runtime.run import Run
 from tests.faults.process_killed import MOMENTS, die, events_of
 from tests.faults.process_nursery import Nursery
 

@@ -31,7 +31,7 @@ from flowengine.journal.value_types import only_looking
 from flowengine.models.messages import as_dict
 from flowengine.models.model import Reply, Request
 from flowengine.models.offline.model import OfflineModel
-from flowengine.runners.run import Run
+from flowengine.runtime.run import Run
 from tests.faults.process_nursery import ROOT, Nursery, command
 
 __all__ = [

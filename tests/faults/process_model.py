@@ -27,7 +27,7 @@ from flowengine.models.vendors import RateLimits
 from flowengine.models.wrappers.rate import RateLimitedModel, RateLimiter
 from flowengine.models.wrappers.retrying import RetryingModel
 from flowengine.nodes.agent import AgentNode
-from flowengine.runners.run import Run
+from flowengine.runtime.run import Run
 from tests.support.model_answers import Answer, Failure, Hang, Raw, Truncated
 from tests.support.model_server import ModelServer, Received
 

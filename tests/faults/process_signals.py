@@ -21,6 +21,8 @@ from pathlib import Path
 from typing import Final
 
 from flowengine.agents.agent import Agent
+from flowengine.agents.skills.sandbox.sandbox import Sandbox
+from flowengine.agents.tools.mcp.server_settings import McpServer
 from flowengine.cli.ending import INTERRUPTED, run_until_interrupted
 from flowengine.engine.events import Event, NodeFinished, NodeRecorded, NodeStarted, RunFinished, RunResumed
 from flowengine.flow import Flow
@@ -29,8 +31,6 @@ from flowengine.models.messages import ToolRequest
 from flowengine.models.scripted import ScriptedModel
 from flowengine.nodes.agent import AgentNode
 from flowengine.nodes.function import FunctionNode
-from flowengine.skills.sandbox.sandbox import Sandbox
-from flowengine.tools.mcp.server_settings import McpServer
 from tests.faults.process_killed import load_all
 from tests.faults.process_nursery import INTERRUPTED_EARLY, ROOT, Ended, Nursery, command
 

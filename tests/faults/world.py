@@ -25,7 +25,7 @@ from flowengine.core.records import ModelCall
 from flowengine.engine.events import NodeRecorded
 from flowengine.flow import Flow
 from flowengine.journal.postgres.store import PostgresStore
-from flowengine.runners.queue.run_queue import submit_many
+from flowengine.runtime.queue.run_queue import submit_many
 from tests.faults import story
 from tests.faults.account import Record, Recorded, owner_of, recorded_answers
 from tests.support.model_answers import Responder

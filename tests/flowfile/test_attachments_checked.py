@@ -10,9 +10,9 @@ import pytest
 from flowengine.builder import FlowBuilder
 from flowengine.core.file_values import FileValue, hash_of
 from flowengine.errors import FlowError
-from flowengine.estimate.bounds import bound_of
 from flowengine.flow import Flow
 from flowengine.flowfile.checks.agent_sources import check_models
+from flowengine.flowfile.estimate.bounds import bound_of
 from flowengine.flowfile.loader import check_file, load_flow
 from flowengine.models.worst_case import ModelFacts
 

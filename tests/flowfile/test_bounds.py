@@ -11,8 +11,8 @@ import pytest
 
 from flowengine.core.records import ModelCall
 from flowengine.engine.events import NodeRecorded
-from flowengine.estimate.bounds import FlowBound, bound_of
 from flowengine.flow import Flow
+from flowengine.flowfile.estimate.bounds import FlowBound, bound_of
 from flowengine.flowfile.loader import load_flow
 from flowengine.flowfile.project.project import find_project
 from flowengine.flowfile.yaml.parser import parse_yaml
@@ -21,7 +21,7 @@ from flowengine.models.pricing import Price
 from flowengine.models.scripted import ScriptedModel
 from flowengine.models.tokens import count_tokens
 from flowengine.models.worst_case import ModelFacts
-from flowengine.runners.run import Run
+from flowengine.runtime.run import Run
 from flowengine.testing.model_overrides import with_models
 from tests.support.require import require
 

@@ -11,7 +11,7 @@ import pytest
 from flowengine.errors import FlowError
 from flowengine.flow import Flow
 from flowengine.nodes.node import RetryPolicy
-from flowengine.runners.run import Run
+from flowengine.runtime.run import Run
 
 CODE = """
 import asyncio

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from flowengine.cli.main import cli
 from flowengine.errors import FlowError
-from flowengine.estimate.bounds import FlowBound, bound_of
+from flowengine.flowfile.estimate.bounds import FlowBound, bound_of
 from flowengine.flowfile.loader import load_flow
 from flowengine.flowfile.project.project import find_project
 from flowengine.models.model import Reply, Request, TokenUsage

@@ -140,7 +140,7 @@ def test_a_module_that_is_no_python_is_told_before_a_run(code: str, tmp_path: Pa
 
 
 KINDS = """
-from flowengine.tools.function_tool import tool
+from flowengine.agents.tools.function_tool import tool
 from pydantic import BaseModel
 
 VERSION, NAMES, SCHEMA = "1", [], {}

@@ -8,8 +8,8 @@ from textwrap import indent
 import pytest
 
 from flowengine import Flow, FlowBuilder
+from flowengine.agents.skills.sandbox.sandbox import verdict
 from flowengine.flowfile.loader import check_file
-from flowengine.skills.sandbox.sandbox import verdict
 from flowengine.testing.fakes import faked
 from tests.support.require import missing
 

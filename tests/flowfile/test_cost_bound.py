@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flowengine.engine.graph import ON_ERROR, Edge
-from flowengine.estimate.cost_bound import Most, dearest_way, longest_way
+from flowengine.flowfile.estimate.cost_bound import Most, dearest_way, longest_way
 
 
 def edges(text: str) -> list[Edge]:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from flowengine.flow import Flow
-from flowengine.runners.run import Run
+from flowengine.runtime.run import Run
 
 CODE = """
 def ident(value=None):

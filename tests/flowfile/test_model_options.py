@@ -14,10 +14,10 @@ from flowengine.agents.evaluation import EvaluationAgent
 from flowengine.agents.routing import RoutingAgent
 from flowengine.builder import FlowBuilder
 from flowengine.errors import DefinitionError, ModelConfigError
-from flowengine.estimate.bounds import bound_of
 from flowengine.flow import Flow
 from flowengine.flowfile.analysis.flow_nodes import options_of, settings_of
 from flowengine.flowfile.checks.agent_sources import check_models
+from flowengine.flowfile.estimate.bounds import bound_of
 from flowengine.flowfile.loader import check_text, load_flow
 from flowengine.flowfile.schema.agent_settings import AgentSpec
 from flowengine.flowfile.schema.editor_schema import json_schema
@@ -25,7 +25,7 @@ from flowengine.flowfile.schema.flow_file import FlowSpec
 from flowengine.models.scripted import ScriptedModel
 from flowengine.models.vendors import ProviderSettings
 from flowengine.models.worst_case import ModelFacts
-from flowengine.telemetry.spans import spans_of
+from flowengine.runtime.telemetry.spans import spans_of
 from flowengine.testing.model_overrides import with_models
 
 HEAD = "flowengine: v1\nname: t\n"

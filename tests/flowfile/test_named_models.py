@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flowengine.agents.model_environment import NamedModels, open_model
-from flowengine.agents.prompt_parts import find_token_budget
+from flowengine.agents.prompt.prompt_parts import find_token_budget
 from flowengine.agents.settings import CallSettings, Surroundings
 from flowengine.agents.standalone import run_sync
 from flowengine.core.records import ModelCall
@@ -34,7 +34,7 @@ from flowengine.models.messages import Message
 from flowengine.models.model import Request, TokenUsage
 from flowengine.models.pricing import Price
 from flowengine.models.worst_case import ModelFacts, worst_cases
-from flowengine.runners.run import Run
+from flowengine.runtime.run import Run
 from flowengine.testing.cassette import Cassette
 from tests.support.model_answers import Completion, Failure, Thinking, ToolCall
 from tests.support.model_server import ModelServer

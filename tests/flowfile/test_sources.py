@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from flowengine.agents.skills.sandbox import sandbox
 from flowengine.core.records import ModelCall, ProviderFailed, Receipt, ToolCall
 from flowengine.engine.events import NodeRecorded
 from flowengine.errors import FlowChangedError, FlowError
@@ -15,15 +16,14 @@ from flowengine.flowfile.loader import check_file
 from flowengine.models.messages import ToolRequest
 from flowengine.models.model import Reply
 from flowengine.models.scripted import ScriptedModel
-from flowengine.runners.run import Run
-from flowengine.skills.sandbox import sandbox
+from flowengine.runtime.run import Run
 from flowengine.testing.model_overrides import with_models
 
 HEAD = "flowengine: v1\nname: sample\ninputs: {message: {type: string}}\nnodes:\n"
 
 CODE = """
 from pydantic import BaseModel
-from flowengine.typed_contexts.typed import TypedContext
+from flowengine.agents.typed_contexts.typed import TypedContext
 
 
 class Guest(BaseModel):

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from flowengine.estimate.text_sizes import UNKNOWN, Size, size_of_expression, size_of_template, size_of_value
+from flowengine.core.templating.compile import compile_template
+from flowengine.flowfile.estimate.text_sizes import UNKNOWN, Size, size_of_expression, size_of_template, size_of_value
 from flowengine.models.tokens import count_tokens
-from flowengine.templating.compile import compile_template
 
 INPUTS: dict[str, Any] = {
     "word": "sencha and gyokuro",

@@ -26,8 +26,8 @@ from flowengine.nodes.agent import AgentNode
 FLOWS = Path(__file__).parents[2] / "flows"
 HEAD = "flowengine: v1\nname: sample\n"
 MODULE = """
-from flowengine.tools.function_tool import tool, tool_of
-from flowengine.tools.toolset import ToolSet
+from flowengine.agents.tools.function_tool import tool, tool_of
+from flowengine.agents.tools.toolset import ToolSet
 
 VERSION = 3
 
@@ -240,7 +240,7 @@ def test_what_only_its_import_shows_to_be_no_tool_is_told_when_the_flow_is_built
 
 
 def test_a_node_whose_tools_do_deeds_takes_no_retry(folder: Path) -> None:
-    code = "from flowengine.tools.function_tool import tool\n@tool(effect='external')\ndef pay(): ..."
+    code = "from flowengine.agents.tools.function_tool import tool\n@tool(effect='external')\ndef pay(): ..."
     (folder / "shop.py").write_text(code)
     node = "nodes: {{a: {{prompt: x, tools: ['shop:pay'], retry: {{attempts: {}}}}}}}"
     load_plan(flow_in(folder, node.format(1)))

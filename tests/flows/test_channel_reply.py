@@ -8,13 +8,13 @@ from typing import Any
 import anyio
 import pytest
 
+from flowengine.agents.memory.database import MemoryDatabase
+from flowengine.agents.memory.scopes.memories import MemoryScope, MemoryType, thread_scope_id
+from flowengine.agents.memory.scopes.sql_stores import SQLConversationStore, SQLMemoryRepository
 from flowengine.core.records import ModelCall
 from flowengine.engine.events import NodeRecorded
 from flowengine.flow import Flow
-from flowengine.memory.database import MemoryDatabase
-from flowengine.memory.scopes.memories import MemoryScope, MemoryType, thread_scope_id
-from flowengine.memory.scopes.sql_stores import SQLConversationStore, SQLMemoryRepository
-from flowengine.runners.run import Run
+from flowengine.runtime.run import Run
 from flowengine.testing.scripted_answers import scripted
 
 FLOW = Path(__file__).parents[2] / "flows" / "channel_reply.yaml"

@@ -17,7 +17,7 @@ from flowengine.engine.events import NodeRecorded
 from flowengine.flow import Flow
 from flowengine.journal.memory import MemoryStore
 from flowengine.models.litellm.model import LiteLLMModel
-from flowengine.runners.run import Run
+from flowengine.runtime.run import Run
 from tests.flows.test_samples import ALL, FLOWS, SAMPLES
 from tests.support.model_answers import Completion, Thinking, ToolCall
 from tests.support.model_server import ModelServer

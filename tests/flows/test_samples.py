@@ -10,6 +10,7 @@ from typing import Any
 import jsonschema
 import pytest
 
+from flowengine.agents.skills.sandbox.sandbox import verdict
 from flowengine.core.records import ModelCall
 from flowengine.engine.events import NodeRecorded
 from flowengine.errors import ModelConfigError
@@ -20,8 +21,7 @@ from flowengine.flowfile.schema.editor_schema import json_schema
 from flowengine.flowfile.yaml.parser import parse_yaml
 from flowengine.journal.memory import MemoryStore
 from flowengine.models.messages import ToolRequest
-from flowengine.runners.run import Run
-from flowengine.skills.sandbox.sandbox import verdict
+from flowengine.runtime.run import Run
 from flowengine.testing.scripted_answers import scripted
 from tests.support.model_answers import Completion, ToolCall
 from tests.support.model_server import ModelServer

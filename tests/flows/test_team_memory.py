@@ -10,7 +10,7 @@ import pytest
 from flowengine.core.records import ModelCall
 from flowengine.engine.events import NodeRecorded
 from flowengine.flow import Flow
-from flowengine.runners.run import Run
+from flowengine.runtime.run import Run
 from tests.support.model_answers import Failure
 from tests.support.model_server import ModelServer
 

@@ -12,6 +12,7 @@ import pytest
 
 from flowengine import Flow
 from flowengine.cli.main import main
+from flowengine.core.templating.compile import compile_expression, compile_template
 from flowengine.errors import DefinitionError
 from flowengine.importers.agent_framework.power_fx import Fx, FxError
 from flowengine.importers.form import ImportedProject
@@ -20,8 +21,7 @@ from flowengine.importers.project_writer import write_project
 from flowengine.importers.source_tree import SourceTree
 from flowengine.journal.memory import MemoryStore
 from flowengine.models.scripted import ScriptedModel
-from flowengine.runners.run import Run
-from flowengine.templating.compile import compile_expression, compile_template
+from flowengine.runtime.run import Run
 from flowengine.testing.fakes import faked
 from flowengine.testing.model_overrides import with_models
 

@@ -15,7 +15,7 @@ from flowengine import Flow
 from flowengine.errors import DefinitionError
 from flowengine.journal.memory import MemoryStore
 from flowengine.models.scripted import ScriptedModel
-from flowengine.runners.run import Run
+from flowengine.runtime.run import Run
 from flowengine.testing.model_overrides import with_models
 
 CREW = {

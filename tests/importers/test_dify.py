@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 
 from flowengine import Flow
+from flowengine.agents.skills.sandbox.sandbox import verdict
 from flowengine.cli.main import main
+from flowengine.core.templating.compile import compile_template
 from flowengine.errors import DefinitionError
 from flowengine.importers.dify import carried_steps
 from flowengine.importers.dify.selectors import escape_text
@@ -24,9 +26,7 @@ from flowengine.importers.project_writer import write_project
 from flowengine.importers.source_tree import SourceTree
 from flowengine.journal.memory import MemoryStore
 from flowengine.models.scripted import ScriptedModel
-from flowengine.runners.run import Run
-from flowengine.skills.sandbox.sandbox import verdict
-from flowengine.templating.compile import compile_template
+from flowengine.runtime.run import Run
 from flowengine.testing.fakes import faked
 from flowengine.testing.model_overrides import with_models
 from tests.support.require import missing

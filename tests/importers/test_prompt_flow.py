@@ -11,7 +11,7 @@ from flowengine import Flow
 from flowengine.cli.main import main
 from flowengine.journal.memory import MemoryStore
 from flowengine.models.scripted import ScriptedModel
-from flowengine.runners.run import Run
+from flowengine.runtime.run import Run
 from flowengine.testing.model_overrides import with_models
 
 TICKETS = {

@@ -31,7 +31,7 @@ from flowengine.journal.run_lookup import RunQuery
 from flowengine.journal.sqlite.store import SQLiteStore
 from flowengine.journal.sqlite.tables import SqliteTables
 from flowengine.journal.stores import open_store
-from flowengine.runners.run_listing import RunLister
+from flowengine.runtime.run_listing import RunLister
 from tests.support.postgres import empty_database
 
 NewStore = Callable[[], JournalStore]

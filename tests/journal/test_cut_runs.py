@@ -16,6 +16,7 @@ import pytest
 from flowengine.agents.agent import Agent
 from flowengine.agents.evaluation import EvaluationAgent
 from flowengine.agents.routing import RoutingAgent
+from flowengine.agents.tools.function_tool import tool_of
 from flowengine.core.context import Context, NodeResult
 from flowengine.core.records import EffectDecided, ModelCall, Notice, Round, ToolCall
 from flowengine.core.records import Retry as RetryRecord
@@ -30,7 +31,6 @@ from flowengine.models.scripted import Answer, ScriptedModel
 from flowengine.nodes.agent import AgentNode, EvaluationNode, RoutingNode
 from flowengine.nodes.gateway import gateway_of
 from flowengine.nodes.node import FlowNode, RetryPolicy
-from flowengine.tools.function_tool import tool_of
 
 pytestmark = pytest.mark.anyio
 

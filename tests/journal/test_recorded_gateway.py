@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flowengine.agents.standalone import DirectGateway
+from flowengine.agents.tools.function_tool import tool_of
 from flowengine.core.records import ModelCall, Notice, Round, ToolCall
 from flowengine.errors import TransientModelError
 from flowengine.journal.replay import RecordedGateway
 from flowengine.models.messages import Message
 from flowengine.models.model import Reply, Request
 from flowengine.models.scripted import ScriptedModel
-from flowengine.tools.function_tool import tool_of
 
 pytestmark = pytest.mark.anyio
 

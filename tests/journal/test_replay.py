@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flowengine.agents.standalone import model_call
+from flowengine.agents.tools.tool import ToolResult
 from flowengine.core.records import EffectDecided, ModelCall, Notice, Retry, Round, ToolCall
 from flowengine.engine.events import NodeRecorded
 from flowengine.journal.codec import decode, encode
@@ -17,7 +18,6 @@ from flowengine.journal.replay import ASSUMED_DONE, Replay, reply_of
 from flowengine.models.messages import Message, ToolRequest
 from flowengine.models.model import Reply, Request, TokenUsage, Unanswered
 from flowengine.models.scripted import ScriptedModel
-from flowengine.tools.tool import ToolResult
 
 MODEL = ScriptedModel([], name="m", provider="acme")
 ASKED = Request("m", (Message("system", "Be brief."), Message("user", "Why is the sky blue?")), temperature=0.2)

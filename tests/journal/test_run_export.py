@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from flowengine.core.context import Context
+from flowengine.core.masking.masker import Masker
 from flowengine.errors import JournalError, StoreCorruptError, StoreVersionError
 from flowengine.flow import Flow
 from flowengine.journal.memory import MemoryStore
 from flowengine.journal.run_export import masked_notes, pack_run, store_run, unpack_run, unpack_runs
 from flowengine.journal.run_notes import RunMark, RunNote, RunNotes, RunScore, notes_of
-from flowengine.masking.masker import Masker
 from flowengine.nodes.function import FunctionNode
 
 pytestmark = pytest.mark.anyio

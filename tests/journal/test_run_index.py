@@ -35,8 +35,8 @@ from flowengine.journal.run_notes import (
 from flowengine.journal.sqlite.repair import repair_store
 from flowengine.journal.sqlite.store import SQLiteStore
 from flowengine.journal.stores import open_store
-from flowengine.runners import run_listing
-from flowengine.runners.run_listing import RunLister
+from flowengine.runtime import run_listing
+from flowengine.runtime.run_listing import RunLister
 from tests.support.postgres import empty_database, server
 
 BEFORE = Path(__file__).with_name("stores_made_before")

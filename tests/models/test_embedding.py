@@ -8,6 +8,8 @@ import pytest
 from http_script import ScriptedHttp
 from model_server import Failure, ModelServer, letters
 
+from flowengine.agents.retrieval.fts import FtsRetriever
+from flowengine.agents.retrieval.retriever import Document
 from flowengine.errors import ModelConfigError, PermanentModelError, TransientModelError
 from flowengine.models.embedding import ModelEmbedder, embedder, get_embedding
 from flowengine.models.http.chat_protocol import read_vectors
@@ -16,8 +18,6 @@ from flowengine.models.litellm.model import LiteLLMEmbedding
 from flowengine.models.messages import Message, vectors_of
 from flowengine.models.model import Reply, Request
 from flowengine.models.wrappers.retrying import RetryingModel
-from flowengine.retrieval.fts import FtsRetriever
-from flowengine.retrieval.retriever import Document
 
 OPENAI = {"OPENAI_API_KEY": "secret"}
 

@@ -10,8 +10,10 @@ import anyio
 from pydantic import BaseModel
 
 from flowengine.agents.agent import Agent
-from flowengine.context_providers.conversation import ConversationHistoryProvider
-from flowengine.context_providers.provider import ContextProvider
+from flowengine.agents.context.conversation import ConversationHistoryProvider
+from flowengine.agents.context.provider import ContextProvider
+from flowengine.agents.tools.toolset import ToolSet
+from flowengine.agents.typed_contexts.typed import TypedContext
 from flowengine.core.records import ProviderFailed, Receipt
 from flowengine.engine.events import Event, NodeRecorded
 from flowengine.flow import Flow
@@ -22,8 +24,6 @@ from flowengine.models.model import Reply, Request
 from flowengine.models.scripted import ScriptedModel
 from flowengine.nodes.agent import AgentNode
 from flowengine.nodes.map import MapNode
-from flowengine.tools.toolset import ToolSet
-from flowengine.typed_contexts.typed import TypedContext
 
 
 class Notes(BaseModel):

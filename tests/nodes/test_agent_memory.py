@@ -10,8 +10,8 @@ import anyio
 import pytest
 
 from flowengine.agents.agent import Agent
-from flowengine.context_providers.kept_memories import keep_for_good
-from flowengine.context_providers.long_term_memory import LongTermMemoryProvider
+from flowengine.agents.context.kept_memories import keep_for_good
+from flowengine.agents.context.long_term_memory import LongTermMemoryProvider
 from flowengine.errors import DefinitionError
 from flowengine.flow import Flow
 from flowengine.journal.memory import MemoryStore

@@ -20,9 +20,9 @@ from flowengine.nodes.function import FunctionNode
 from flowengine.nodes.loop import LoopNode
 from flowengine.nodes.map import MapNode
 from flowengine.nodes.node import FlowNode
+from flowengine.nodes.notify.question_notice import format_moment
 from flowengine.nodes.subflow import SubflowNode
-from flowengine.notify.question_notice import format_moment
-from flowengine.runners.run import Run
+from flowengine.runtime.run import Run
 
 pytestmark = pytest.mark.anyio
 

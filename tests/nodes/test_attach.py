@@ -12,6 +12,8 @@ import pytest
 from flowengine.agents.agent import Agent
 from flowengine.agents.evaluation import EvaluationAgent
 from flowengine.agents.routing import RoutingAgent
+from flowengine.agents.tools.tool import Tool, ToolResult
+from flowengine.agents.typed_contexts.typed import TypedContext
 from flowengine.core.context import Context
 from flowengine.core.file_values import FileValue, hash_of
 from flowengine.core.records import ModelCall
@@ -23,8 +25,6 @@ from flowengine.models.model import Reply, Request
 from flowengine.models.scripted import ScriptedModel
 from flowengine.nodes.agent import AgentNode, EvaluationNode, RoutingNode
 from flowengine.nodes.function import FunctionNode
-from flowengine.tools.tool import Tool, ToolResult
-from flowengine.typed_contexts.typed import TypedContext
 
 pytestmark = pytest.mark.anyio
 PICTURE, OTHER = b"\x89PNG\r\n\x1a\nabc", b"\x89PNG\r\n\x1a\nxyz"

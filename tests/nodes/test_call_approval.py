@@ -9,6 +9,8 @@ import anyio
 import pytest
 
 from flowengine import Agent, Flow, tool
+from flowengine.agents.tools.tool import Tool, ToolResult
+from flowengine.agents.tools.toolset import ApprovalRules, Offer, ToolSet
 from flowengine.core.context import Context
 from flowengine.core.records import Answered, ApprovalRequested, ModelCall, ToolCall
 from flowengine.engine.events import NodeFinished, NodeRecorded
@@ -25,10 +27,8 @@ from flowengine.nodes.map import MapNode
 from flowengine.nodes.node import RetryPolicy
 from flowengine.nodes.subflow import SubflowNode
 from flowengine.nodes.tool_call import ToolNode
-from flowengine.runners.run import Run
 from flowengine.runs import Runs
-from flowengine.tools.tool import Tool, ToolResult
-from flowengine.tools.toolset import ApprovalRules, Offer, ToolSet
+from flowengine.runtime.run import Run
 
 pytestmark = pytest.mark.anyio
 

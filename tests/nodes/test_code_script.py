@@ -12,15 +12,15 @@ import anyio
 import pytest
 
 from flowengine import Flow
+from flowengine.agents.skills.sandbox.sandbox import Verdict, verdict
+from flowengine.agents.skills.sandbox.script import Outcome, ScriptLimits
 from flowengine.core.records import Notice
 from flowengine.engine.events import NodeRecorded
 from flowengine.errors import DefinitionError, OutputError
 from flowengine.journal.memory import MemoryStore
 from flowengine.nodes import code_script
 from flowengine.nodes.code_script import CodeNode
-from flowengine.runners.run import Run
-from flowengine.skills.sandbox.sandbox import Verdict, verdict
-from flowengine.skills.sandbox.script import Outcome, ScriptLimits
+from flowengine.runtime.run import Run
 from tests.support.odd_server import OddServer
 from tests.support.require import missing
 

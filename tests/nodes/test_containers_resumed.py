@@ -22,7 +22,7 @@ from flowengine.nodes.map import MapNode
 from flowengine.nodes.node import FlowNode
 from flowengine.nodes.run_inputs import InputField
 from flowengine.nodes.subflow import SubflowNode
-from flowengine.runners.run import Run
+from flowengine.runtime.run import Run
 
 pytestmark = pytest.mark.anyio
 

@@ -33,13 +33,13 @@ from flowengine import (
 from flowengine.builder import FlowBuilder
 from flowengine.core.records import Notice, Reused
 from flowengine.engine.events import NodeRecorded
-from flowengine.experiments.eval_run import fingerprints_of
+from flowengine.evals.eval_run import fingerprints_of
 from flowengine.journal.memory import MemoryStore
 from flowengine.models.messages import ToolRequest
 from flowengine.models.scripted import ScriptedModel
 from flowengine.nodes.code_reading import read_code
-from flowengine.runners.local import changed_nodes
-from flowengine.runners.run import Run
+from flowengine.runtime.local.local import changed_nodes
+from flowengine.runtime.run import Run
 
 
 class Edit(NamedTuple):

@@ -17,7 +17,7 @@ from flowengine.nodes.agent import EvaluationNode
 from flowengine.nodes.function import FunctionNode
 from flowengine.nodes.loop import LoopNode
 from flowengine.nodes.node import FlowNode
-from flowengine.runners.run import Run
+from flowengine.runtime.run import Run
 
 pytestmark = pytest.mark.anyio
 

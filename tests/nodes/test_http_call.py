@@ -23,7 +23,7 @@ from flowengine.nodes.http_call import HttpNode
 from flowengine.nodes.http_request import Expected
 from flowengine.nodes.http_sender import HttpSender
 from flowengine.nodes.node import RetryPolicy
-from flowengine.runners.run import Run
+from flowengine.runtime.run import Run
 from tests.support.http_script import ScriptedHttp
 from tests.support.odd_server import OddServer, say
 from tests.support.quiet_ports import quiet_port

@@ -12,7 +12,7 @@ import pytest
 from flowengine import Flow
 from flowengine.nodes.http_call import HttpNode
 from flowengine.nodes.http_sender import HttpSender
-from flowengine.runners.run import Run
+from flowengine.runtime.run import Run
 from tests.support.odd_server import OddServer
 from tests.support.require import require
 

@@ -19,7 +19,7 @@ from flowengine.nodes.condition import ConditionNode
 from flowengine.nodes.function import FunctionNode
 from flowengine.nodes.loop import LoopNode
 from flowengine.nodes.node import FlowNode, NodeLimits, RetryPolicy
-from flowengine.runners.run import Run
+from flowengine.runtime.run import Run
 
 pytestmark = pytest.mark.anyio
 

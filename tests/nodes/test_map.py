@@ -17,8 +17,8 @@ from flowengine.nodes.function import FunctionNode
 from flowengine.nodes.map import MapNode
 from flowengine.nodes.node import FlowNode, RunLimits
 from flowengine.nodes.subflow import SubflowNode
-from flowengine.runners.local import start
-from flowengine.runners.run import Run, RunOptions
+from flowengine.runtime.local.local import start
+from flowengine.runtime.run import Run, RunOptions
 
 pytestmark = pytest.mark.anyio
 

@@ -21,8 +21,8 @@ from flowengine.nodes.approval import ApprovalNode
 from flowengine.nodes.condition import ConditionNode
 from flowengine.nodes.function import FunctionNode
 from flowengine.nodes.map import MapNode
-from flowengine.runners.forking import failed_items
-from flowengine.runners.run import Run
+from flowengine.runtime.local.forking import failed_items
+from flowengine.runtime.run import Run
 from visualize.progress import fold_events
 from visualize.why import explain_decision, format_words
 

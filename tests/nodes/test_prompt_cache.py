@@ -11,7 +11,7 @@ import pytest
 from flowengine.core.records import ModelCall, Notice
 from flowengine.engine.events import NodeRecorded
 from flowengine.flow import Flow
-from flowengine.runners.run import Run
+from flowengine.runtime.run import Run
 from tests.support.model_answers import Completion
 from tests.support.model_server import ModelServer
 from tests.support.prompt_cache import Served, served_of

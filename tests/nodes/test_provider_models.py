@@ -17,7 +17,7 @@ from flowengine.errors import ModelConfigError
 from flowengine.flow import Flow
 from flowengine.journal.memory import MemoryStore
 from flowengine.nodes.node import RunLimits
-from flowengine.runners.run import Run
+from flowengine.runtime.run import Run
 from tests.support.model_answers import Hang
 from tests.support.model_server import ModelServer
 from visualize.progress import NodeRow

@@ -13,7 +13,7 @@ from flowengine.flow import Flow
 from flowengine.journal.memory import MemoryStore
 from flowengine.models.model import Request
 from flowengine.models.scripted import ScriptedModel
-from flowengine.runners.run import Run
+from flowengine.runtime.run import Run
 from flowengine.testing.model_overrides import with_models
 
 pytestmark = pytest.mark.anyio

@@ -13,7 +13,7 @@ from flowengine.flow import Flow
 from flowengine.journal.postgres.store import PostgresStore
 from flowengine.journal.stores import open_store
 from flowengine.models.scripted import ScriptedModel
-from flowengine.runners.run import Run
+from flowengine.runtime.run import Run
 from flowengine.testing.model_overrides import with_models
 from tests.support.postgres import empty_database
 

@@ -19,7 +19,7 @@ from flowengine.journal.memory import MemoryStore
 from flowengine.models.messages import ToolRequest
 from flowengine.models.model import Request
 from flowengine.models.scripted import ScriptedModel
-from flowengine.runners.run import Run
+from flowengine.runtime.run import Run
 from flowengine.testing.model_overrides import with_models
 
 pytestmark = pytest.mark.anyio

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from flowengine import Flow
+from flowengine.agents.skills.sandbox.sandbox import verdict
 from flowengine.core.records import ApprovalRequested, ModelCall, ToolCall
 from flowengine.engine.events import Event, NodeFinished, NodeRecorded, RunFinished
 from flowengine.errors import EffectPendingError
@@ -19,8 +20,7 @@ from flowengine.journal.codec import decode, encode
 from flowengine.journal.memory import MemoryStore
 from flowengine.models.messages import ToolRequest
 from flowengine.models.scripted import ScriptedModel
-from flowengine.runners.run import Run
-from flowengine.skills.sandbox.sandbox import verdict
+from flowengine.runtime.run import Run
 from flowengine.testing.model_overrides import with_models
 from tests.support.odd_server import OddServer
 from tests.support.require import missing

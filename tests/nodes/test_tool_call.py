@@ -11,6 +11,9 @@ import anyio
 import pytest
 
 from flowengine import Flow
+from flowengine.agents.tools.function_tool import tool
+from flowengine.agents.tools.mcp.client import ServerTool
+from flowengine.agents.tools.mcp.server_settings import McpServer
 from flowengine.core.records import EffectDecided, ToolCall
 from flowengine.engine.events import Event, NodeRecorded
 from flowengine.errors import DefinitionError, EffectPendingError, UnknownEffectError
@@ -18,9 +21,6 @@ from flowengine.journal.codec import decode, encode
 from flowengine.journal.memory import MemoryStore
 from flowengine.nodes.node import RetryPolicy
 from flowengine.nodes.tool_call import ToolNode
-from flowengine.tools.function_tool import tool
-from flowengine.tools.mcp.client import ServerTool
-from flowengine.tools.mcp.server_settings import McpServer
 
 pytestmark = pytest.mark.anyio
 

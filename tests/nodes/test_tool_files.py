@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from flowengine.agents.agent import Agent
+from flowengine.agents.tools.tool import Tool, ToolResult
 from flowengine.core.file_values import FileRules, FileValue
 from flowengine.core.records import ToolCall
 from flowengine.engine.events import NodeRecorded
@@ -17,7 +18,6 @@ from flowengine.models.messages import ToolRequest
 from flowengine.models.model import Reply
 from flowengine.models.scripted import ScriptedModel
 from flowengine.nodes.tool_call import ToolNode
-from flowengine.tools.tool import Tool, ToolResult
 
 pytestmark = pytest.mark.anyio
 PICTURE = b"\x89PNG\r\n\x1a\nabc"

@@ -17,6 +17,9 @@ import anyio
 from pydantic import BaseModel
 
 from flowengine.agents.agent import Agent
+from flowengine.agents.tools.function_tool import tool
+from flowengine.agents.tools.toolset import ToolSet
+from flowengine.agents.typed_contexts.typed import TypedContext
 from flowengine.core.budget import Budget
 from flowengine.core.context import Context, NodeResult
 from flowengine.core.records import ModelCall, Reused
@@ -36,12 +39,9 @@ from flowengine.nodes.function import FunctionNode
 from flowengine.nodes.map import MapNode
 from flowengine.nodes.node import FlowNode, RunLimits
 from flowengine.nodes.reuse_rules import Past
-from flowengine.runners import local
-from flowengine.runners.forking import failed_items, refuse_repeated_deeds
-from flowengine.runners.run import Run, RunOptions
-from flowengine.tools.function_tool import tool
-from flowengine.tools.toolset import ToolSet
-from flowengine.typed_contexts.typed import TypedContext
+from flowengine.runtime.local import local
+from flowengine.runtime.local.forking import failed_items, refuse_repeated_deeds
+from flowengine.runtime.run import Run, RunOptions
 
 __all__ = ["try_chain"]
 

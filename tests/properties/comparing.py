@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from flowengine import EvaluationResult, LLMResult, RoutingResult
 from flowengine.core.records import Reused
 from flowengine.engine.events import Event, NodeFailed, NodeFinished, NodeRecorded, NodeSkipped
-from flowengine.runners.run import Run
+from flowengine.runtime.run import Run
 from tests.properties.oracle import Meaning
 from tests.properties.oracle_nodes import FAILED_ITEM
 from tests.properties.oracle_scope import Outcome

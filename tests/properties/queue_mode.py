@@ -7,9 +7,9 @@ from contextlib import chdir
 from flowengine.engine.events import RunFinished
 from flowengine.flow import Flow
 from flowengine.journal.postgres.store import PostgresStore
-from flowengine.runners.queue.run_queue import requeue, submit
-from flowengine.runners.queue.worker import work
-from flowengine.runners.run import Run
+from flowengine.runtime.queue.run_queue import requeue, submit
+from flowengine.runtime.queue.worker import work
+from flowengine.runtime.run import Run
 from tests.properties import world
 from tests.properties.comparing import observe
 from tests.properties.random_flows import Case

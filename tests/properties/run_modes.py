@@ -31,9 +31,9 @@ from flowengine.models.model import Request
 from flowengine.models.scripted import Answer, ScriptedModel
 from flowengine.models.wrappers.rate import limiter_for
 from flowengine.nodes.node import RunLimits
-from flowengine.runners.local import beginning
-from flowengine.runners.queue.worker_flows import WorkerFlows
-from flowengine.runners.run import Run, RunOptions
+from flowengine.runtime.local.local import beginning
+from flowengine.runtime.queue.worker_flows import WorkerFlows
+from flowengine.runtime.run import Run, RunOptions
 from flowengine.testing.model_overrides import with_models
 from tests.properties import world
 from tests.properties.comparing import Observed, differences, observe

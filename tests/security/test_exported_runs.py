@@ -22,7 +22,7 @@ from flowengine.journal.codec import decode, decode_value, encode
 from flowengine.journal.stores import open_store
 from flowengine.models.wrappers.rate import limiter_for
 from flowengine.nodes.function import FunctionNode
-from flowengine.runners.queue.worker_flows import LackingError, WorkerFlows
+from flowengine.runtime.queue.worker_flows import LackingError, WorkerFlows
 from flowengine.web.service.flow_service import FlowService
 from flowengine.web.service.outcomes import FlowCaller
 

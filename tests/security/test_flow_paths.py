@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from flowengine.agents.context.factory import ContextProviderFactory
+from flowengine.agents.context.provider import OutsideError
+from flowengine.agents.skills.skill_files import RefusedError
+from flowengine.agents.skills.skill_store import SkillStore
 from flowengine.builder import FlowBuilder
-from flowengine.context_providers.factory import ContextProviderFactory
-from flowengine.context_providers.provider import OutsideError
 from flowengine.core.flow_paths import RefusedPathError, open_regular, resolve_path, resolve_store
 from flowengine.errors import DefinitionError, FlowError, ProjectError
 from flowengine.flow import Flow
 from flowengine.flowfile.loader import check_file
 from flowengine.flowfile.project.project import Project
-from flowengine.skills.skill_files import RefusedError
-from flowengine.skills.skill_store import SkillStore
 
 HEAD = "flowengine: v1\nname: a\n"
 SECRET = "OPENAI_API_KEY=sk-not-for-flows\n"

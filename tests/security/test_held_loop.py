@@ -20,7 +20,7 @@ import pytest
 from flowengine.core.json_values import MAX_VALUES
 from flowengine.flowfile.project.project import find_project
 from flowengine.journal.stores import open_store
-from flowengine.runners.loop_watch import LIMIT, LoopHold
+from flowengine.runtime.loop_watch import LIMIT, LoopHold
 from flowengine.web.serving_app import make_serving_app
 from tests.support.pace import slowness
 from tests.support.plain_http import NO_TLS

@@ -12,9 +12,15 @@ from pathlib import Path
 import pytest
 
 from flowengine.errors import DefinitionError
-from flowengine.notify.links import LinkSigner
-from flowengine.notify.notifier import link_path
-from flowengine.notify.question_notice import QuestionNotice, check_mail_address, make_mail, make_slack, make_teams
+from flowengine.nodes.notify.links import LinkSigner
+from flowengine.nodes.notify.notifier import link_path
+from flowengine.nodes.notify.question_notice import (
+    QuestionNotice,
+    check_mail_address,
+    make_mail,
+    make_slack,
+    make_teams,
+)
 from tests.support.answer_links import SECRET, LinkedServer, serve_links
 from tests.support.mail_server import links_in
 

@@ -8,17 +8,17 @@ from collections.abc import Callable
 
 import pytest
 
+from flowengine.agents.context.compressor.compression import units_of
+from flowengine.agents.context.compressor.extraction import facts_of
+from flowengine.agents.context.text_cutting import sections
+from flowengine.agents.skills.outline import make_outline
 from flowengine.agents.structured import json_values
-from flowengine.context_providers.compressor.compression import units_of
-from flowengine.context_providers.compressor.extraction import facts_of
-from flowengine.context_providers.text_cutting import sections
 from flowengine.core.address_rules import leads_elsewhere
 from flowengine.core.context import Fragment
 from flowengine.core.secret_values import HiddenStream, Secrets
 from flowengine.models.http.chat_protocol import EventReader, StreamedEvent
 from flowengine.models.http.openai_chat import OPENAI_CHAT
 from flowengine.models.http.vendor_traits import traits_of
-from flowengine.skills.outline import make_outline
 from tests.support.pace import slowness
 
 SECRETS = Secrets(["sk-0a1b2c3d4e5f"])

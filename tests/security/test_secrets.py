@@ -11,16 +11,16 @@ from urllib.parse import quote
 
 import pytest
 
+from flowengine.agents.memory.database import MemoryDatabase
+from flowengine.agents.retrieval.fts import FtsRetriever
 from flowengine.cli.main import main
 from flowengine.core.secret_values import HiddenStream, Secrets
 from flowengine.errors import ModelConfigError
 from flowengine.flow import Flow
 from flowengine.journal.stores import open_store
-from flowengine.memory.database import MemoryDatabase
 from flowengine.models.litellm.reply import as_model_error, tellable
 from flowengine.models.open import get_llm
 from flowengine.nodes.function import FunctionNode
-from flowengine.retrieval.fts import FtsRetriever
 from tests.support.model_answers import Failure
 from tests.support.model_server import ModelServer
 from tests.support.vendor_names import detect

@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
+from flowengine.agents.tools.mcp.server_settings import McpServer
 from flowengine.errors import RunError
 from flowengine.flowfile.checks.permissions import is_allowed
 from flowengine.flowfile.schema.agent_settings import McpServerSpec
-from flowengine.tools.mcp.server_settings import McpServer
 from tests.support.mcp_http_server import HttpServer
 from tests.support.serving import open_mcp
 

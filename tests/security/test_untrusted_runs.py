@@ -18,8 +18,8 @@ from flowengine.engine.events import RunStarted
 from flowengine.flow import Flow
 from flowengine.journal.codec import encode
 from flowengine.journal.postgres.store import PostgresStore
-from flowengine.runners.queue.run_queue import submit
 from flowengine.runs import Runs
+from flowengine.runtime.queue.run_queue import submit
 from tests.support.model_server import ModelServer
 from tests.support.postgres import empty_database
 from tests.support.queue_runs import drain, status

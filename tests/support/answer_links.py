@@ -10,8 +10,8 @@ from typing import Any
 import httpx
 
 from flowengine.journal.approvals import open_questions, times_asked
-from flowengine.notify.links import AnswerLink, LinkSigner
-from flowengine.notify.notifier import link_path
+from flowengine.nodes.notify.links import AnswerLink, LinkSigner
+from flowengine.nodes.notify.notifier import link_path
 from flowengine.web.app import make_app
 from tests.support.plain_http import NO_TLS
 from tests.support.ui_server import Served, served

@@ -18,7 +18,7 @@ from flowengine.core.context import RunStatus
 from flowengine.engine.events import Event, NodeStarted
 from flowengine.flow import Flow
 from flowengine.journal.postgres.store import PostgresStore
-from flowengine.runners.queue.worker import Pace, work
+from flowengine.runtime.queue.worker import Pace, work
 
 __all__ = [
     "KINDS",
@@ -83,7 +83,7 @@ import sys
 from dataclasses import replace
 import anyio
 from flowengine.journal.postgres.store import PostgresStore
-from flowengine.runners.queue.worker import work
+from flowengine.runtime.queue.worker import work
 from tests.support.queue_runs import QUICK
 async def main():
     store = PostgresStore(sys.argv[1], "full")

@@ -14,7 +14,7 @@ import httpx
 import uvicorn
 from starlette.applications import Starlette
 
-from flowengine.runners.loop_watch import LoopHold, watch_this_loop
+from flowengine.runtime.loop_watch import LoopHold, watch_this_loop
 from flowengine.web.app import stop
 from flowengine.web.serving import ConnectionLimits, listen, make_config
 from tests.support.plain_http import NO_TLS

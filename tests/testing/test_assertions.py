@@ -9,7 +9,7 @@ import pytest
 from flowengine.flow import Flow
 from flowengine.nodes.condition import ConditionNode
 from flowengine.nodes.function import FunctionNode
-from flowengine.runners.run import Run
+from flowengine.runtime.run import Run
 from flowengine.testing.path import assert_path, assert_skipped
 from flowengine.testing.scripted_answers import scripted
 

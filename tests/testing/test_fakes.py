@@ -11,6 +11,7 @@ from textwrap import indent
 import pytest
 
 from flowengine import Agent, Flow, FunctionNode, MapNode
+from flowengine.agents.tools.function_tool import tool
 from flowengine.cli.main import main
 from flowengine.core.context import Context
 from flowengine.core.records import Retry
@@ -22,12 +23,11 @@ from flowengine.testing.cases import run_case
 from flowengine.testing.fakes import Fake, FakeError, faked
 from flowengine.testing.flowtest import load_flowtest
 from flowengine.testing.scripted_answers import scripted
-from flowengine.tools.function_tool import tool
 
 MODULE = """
 from pathlib import Path
 
-from flowengine.tools.function_tool import tool
+from flowengine.agents.tools.function_tool import tool
 
 def really(what):
     Path("really").write_text(what)

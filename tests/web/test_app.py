@@ -15,8 +15,8 @@ from flowengine.engine.events import RunResumed
 from flowengine.flow import Flow
 from flowengine.journal.memory import MemoryStore
 from flowengine.journal.sqlite.store import SQLiteStore
-from flowengine.runners.driven_run import DrivenRun
-from flowengine.runners.run_driver import RunDriver
+from flowengine.runtime.driven_run import DrivenRun
+from flowengine.runtime.run_driver import RunDriver
 from flowengine.web.app import make_app
 from flowengine.web.service import run_cache as module
 from flowengine.web.service.flow_catalog import Library

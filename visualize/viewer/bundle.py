@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
+from flowengine.core.masking.masker import Masker
 from flowengine.engine.ports import JournalStore, RunInfo
 from flowengine.errors import JournalError
 from flowengine.journal.blob_owners import blobs_of
@@ -13,7 +14,6 @@ from flowengine.journal.run_index import RunLine, digest_of, run_index_of
 from flowengine.journal.run_lookup import labels_of
 from flowengine.journal.run_notes import notes_of
 from flowengine.journal.value_types import only_looking
-from flowengine.masking.masker import Masker
 from visualize.viewer.html import Markup, element, whole
 from visualize.viewer.notes import RunAbout
 from visualize.viewer.page import file_page

@@ -20,7 +20,7 @@ from flowengine.engine.ports import JournalStore
 from flowengine.errors import InputError, RunNotFoundError, StoreCorruptError, StoreVersionError
 from flowengine.journal.approvals import Given, answer, open_questions
 from flowengine.journal.run_index import RunsAsked, run_index_of
-from flowengine.runners.queue.run_positions import hold, queue_of
+from flowengine.runtime.queue.run_positions import hold, queue_of
 
 __all__ = ["command"]
 
@@ -129,7 +129,7 @@ def _ask_here(kept: JournalStore, run_id: str, node: str | None) -> Given | None
 
 
 def _requeue_run(kept: JournalStore, run_id: str, queue: str, running: RunningOptions) -> int:
-    from flowengine.runners.queue.run_queue import queue_store, requeue  # Needs its extra.
+    from flowengine.runtime.queue.run_queue import queue_store, requeue  # Needs its extra.
 
     anyio.run(partial(requeue, queue_store(kept), run_id, settings=running.settings))
     if not running.reporting.quiet:

@@ -20,9 +20,9 @@ from flowengine.core.records import ModelCall
 from flowengine.engine.events import Event
 from flowengine.engine.ports import JournalStore
 from flowengine.errors import InputError, RunNotFoundError
-from flowengine.experiments.call_change import ChangedCall, RecordedCall, ask_call, read_answer
+from flowengine.evals.call_change import ChangedCall, RecordedCall, ask_call, read_answer
 from flowengine.journal.stores import without_password
-from flowengine.runners.run import settings_of
+from flowengine.runtime.run import settings_of
 from visualize.viewer.playground import answer_text
 
 __all__ = ["command"]

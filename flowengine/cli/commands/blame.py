@@ -12,11 +12,11 @@ from flowengine.cli.ending import INTERRUPTED, run_until_interrupted
 from flowengine.cli.options import FiniteRange, open_journal, store_option, strict_limits_option
 from flowengine.cli.terminal import Results, complain, format_dollars, format_table
 from flowengine.core.budget import Budget
-from flowengine.experiments.edit_search import Blame, BlameReport, Probe
-from flowengine.experiments.eval_file import load_eval
-from flowengine.experiments.git_version import PREFIX, revision_of, tree_at
-from flowengine.experiments.report_formats import change_cells, describe_change, without_nan
-from flowengine.experiments.score_statistics import FEWEST, require_statistics
+from flowengine.evals.edit_search import Blame, BlameReport, Probe
+from flowengine.evals.eval_file import load_eval
+from flowengine.evals.git_version import PREFIX, revision_of, tree_at
+from flowengine.evals.report_formats import change_cells, describe_change, without_nan
+from flowengine.evals.score_statistics import FEWEST, require_statistics
 from flowengine.models.dotenv import load_environment
 
 __all__ = ["command"]

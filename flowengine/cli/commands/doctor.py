@@ -20,6 +20,7 @@ from typing import Final, NamedTuple
 import anyio
 import click
 
+from flowengine.agents.skills.sandbox.sandbox import verdict
 from flowengine.cli.options import choose_store, keeps, open_journal, store_option
 from flowengine.cli.terminal import Results, format_table
 from flowengine.core.user_code import package_of
@@ -36,7 +37,6 @@ from flowengine.models.model_probe import ProbePlace, probe
 from flowengine.models.open import DefaultModel, default_model, served_natively
 from flowengine.models.vendor_choice import default_vendor
 from flowengine.models.vendors import OTHERS, VENDORS, ProviderSettings, is_stand_in, packaged_vendors
-from flowengine.skills.sandbox.sandbox import verdict
 from flowengine.version import DISTRIBUTION, EXTRAS, __version__, install_hint, missing_modules
 
 __all__ = ["command"]
@@ -247,7 +247,7 @@ def _check_notify(environ: Mapping[str, str], project: Project) -> Iterator[Doct
     """Checks the notification settings of the project."""
     if project.notify is None:
         return
-    from flowengine.notify.links import find_signer  # Few projects tell anybody.
+    from flowengine.nodes.notify.links import find_signer  # Few projects tell anybody.
 
     named = ", ".join(f"{name} ({each.type})" for name, each in project.notify.channels.items()) or "no channel"
     try:

@@ -16,15 +16,15 @@ from flowengine.cli.run_rows import RowMeter, how_to_go_on, pace_of
 from flowengine.cli.terminal import Results, complain, format_table
 from flowengine.core.budget import Budget
 from flowengine.core.output_file import tells_refusals, write_output
-from flowengine.experiments.eval_file import load_eval
-from flowengine.experiments.eval_init import write_eval
-from flowengine.experiments.eval_report import EvalReport, make_report, parse_bounds
-from flowengine.experiments.eval_run import EvalRun
-from flowengine.experiments.eval_sets import EvalSet, find_set, list_sets, load_set
-from flowengine.experiments.git_version import PREFIX, revision_of, tree_at
-from flowengine.experiments.report_formats import report_lines, to_annotations, to_json, to_junit, to_markdown
-from flowengine.experiments.report_page import report_page
-from flowengine.experiments.score_statistics import require_statistics
+from flowengine.evals.eval_file import load_eval
+from flowengine.evals.eval_init import write_eval
+from flowengine.evals.eval_report import EvalReport, make_report, parse_bounds
+from flowengine.evals.eval_run import EvalRun
+from flowengine.evals.eval_sets import EvalSet, find_set, list_sets, load_set
+from flowengine.evals.git_version import PREFIX, revision_of, tree_at
+from flowengine.evals.report_formats import report_lines, to_annotations, to_json, to_junit, to_markdown
+from flowengine.evals.report_page import report_page
+from flowengine.evals.score_statistics import require_statistics
 from flowengine.flow import Flow
 from flowengine.models.dotenv import load_environment
 

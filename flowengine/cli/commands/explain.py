@@ -48,7 +48,7 @@ def schema_command(kind: str) -> int:
     `# yaml-language-server: $schema=flow.schema.json`
     """
     if kind == "eval":
-        from flowengine.experiments.eval_file import eval_schema  # It needs scorers and judges.
+        from flowengine.evals.eval_file import eval_schema  # It needs scorers and judges.
 
         Results().value(eval_schema())
         return 0

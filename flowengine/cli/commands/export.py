@@ -18,7 +18,7 @@ from flowengine.cli.terminal import Results, complain, put_lines
 from flowengine.core.output_file import write_output
 from flowengine.engine.ports import JournalStore
 from flowengine.models.http.status_errors import show_address
-from flowengine.telemetry.spans import Span, spans_of
+from flowengine.runtime.telemetry.spans import Span, spans_of
 
 __all__ = ["lines_of", "write_page"]
 
@@ -116,7 +116,7 @@ def telemetry_command(
 
 
 def _send(traces: Sequence[Sequence[Span]], url: str) -> int:
-    from flowengine.telemetry.otel import send  # Only where it is asked for.
+    from flowengine.runtime.telemetry.otel import send  # Only where it is asked for.
 
     delivery, shown = send(traces, url), show_address(url)
     if delivery.problem:

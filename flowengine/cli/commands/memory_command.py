@@ -21,8 +21,8 @@ from flowengine.errors import did_you_mean
 from flowengine.journal.run_index import run_index_of
 
 if TYPE_CHECKING:
-    from flowengine.memory.database import SQLDatabase
-    from flowengine.memory.scopes.memories import MemoryScope
+    from flowengine.agents.memory.database import SQLDatabase
+    from flowengine.agents.memory.scopes.memories import MemoryScope
 
 __all__ = ["command"]
 
@@ -51,7 +51,7 @@ class _Places:
         sessions = sorted(run_index_of(self._store).read_kept(_SESSION).items())
         found = [_Kept(_SESSION, name, len(kept.get("conversation", ()))) for name, kept in sessions]
         if self._memories is not None:
-            from flowengine.memory.scopes.kept_scopes import list_scopes
+            from flowengine.agents.memory.scopes.kept_scopes import list_scopes
 
             found += [
                 _Kept(each.scope.value, each.scope_id, each.entries, each.last.date().isoformat())
@@ -63,7 +63,7 @@ class _Places:
         if kept.kind == _SESSION or self._memories is None:
             whole: Mapping[str, Any] = to_json_value(self._store.recall(_SESSION, kept.name))
             return [{key.lstrip("="): value for key, value in whole.items()}]
-        from flowengine.memory.scopes.kept_scopes import read_scope
+        from flowengine.agents.memory.scopes.kept_scopes import read_scope
 
         return anyio.run(read_scope, self._memories, _scope_of(kept), kept.name)
 
@@ -71,7 +71,7 @@ class _Places:
         if kept.kind == _SESSION or self._memories is None:
             self._store.revise(_SESSION, kept.name, lambda _: None)
             return
-        from flowengine.memory.scopes.kept_scopes import remove_scope
+        from flowengine.agents.memory.scopes.kept_scopes import remove_scope
 
         anyio.run(remove_scope, self._memories, _scope_of(kept), kept.name)
 
@@ -93,7 +93,7 @@ class _Places:
 
 
 def _scope_of(kept: _Kept) -> MemoryScope:
-    from flowengine.memory.scopes.memories import MemoryScope
+    from flowengine.agents.memory.scopes.memories import MemoryScope
 
     return MemoryScope(kept.kind)
 
@@ -193,7 +193,7 @@ def _open(store: JournalStore, memory: str | None) -> _Places:
         if memory is not None:
             raise click.UsageError(f"there is no memory at {path}")
         return _Places(store, None)
-    from flowengine.memory.open_database import open_memory
+    from flowengine.agents.memory.open_database import open_memory
 
     return _Places(store, open_memory(path))
 

@@ -16,10 +16,10 @@ from flowengine.cli.terminal import Results, complain, format_count, format_doll
 from flowengine.core.context import EMPTY
 from flowengine.core.file_keeper import FileKeeper
 from flowengine.errors import FlowError
-from flowengine.estimate.bounds import FlowBound, NodeBound, bound_of
-from flowengine.estimate.cost_bound import Most
-from flowengine.estimate.plan_report import batch_data, notes_of, to_data
 from flowengine.flowfile.checks.agent_sources import check_models, describe_unnamed, vendors_of
+from flowengine.flowfile.estimate.bounds import FlowBound, NodeBound, bound_of
+from flowengine.flowfile.estimate.cost_bound import Most
+from flowengine.flowfile.estimate.plan_report import batch_data, notes_of, to_data
 from flowengine.flowfile.loader import load_flow
 from flowengine.flowfile.project.project import Project, find_project
 from flowengine.flowfile.schema.flow_file import FlowSpec
@@ -163,7 +163,7 @@ def command(
     rows = None
     if data is not None:
         from flowengine.cli.plan_rows import bound_rows  # Few plans have rows.
-        from flowengine.experiments.data_file import open_data, parse_mapping
+        from flowengine.evals.data_file import open_data, parse_mapping
 
         table = open_data(data, _fields_of(spec, is_whole=True), parse_mapping(mapping), given)
         rows = bound_rows(table, lambda inputs: bound_of(spec, facts, inputs=inputs, model=model))
@@ -217,8 +217,8 @@ def _print_change(
 ) -> None:
     """Prints what changed since a revision; a new flow is compared with nothing."""
     from flowengine.cli.plan_change import change_as_data, change_as_markdown, list_change  # Few plans compare.
-    from flowengine.estimate.bound_change import compare_bounds
-    from flowengine.experiments.git_version import PREFIX, NotThereError, revision_of, tree_at
+    from flowengine.evals.git_version import PREFIX, NotThereError, revision_of, tree_at
+    from flowengine.flowfile.estimate.bound_change import compare_bounds
 
     if not against.startswith(PREFIX):
         raise click.UsageError(f"--against takes a revision, as in {PREFIX}main; found '{against}'")

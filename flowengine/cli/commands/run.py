@@ -31,8 +31,8 @@ from flowengine.flow import Flow
 from flowengine.flowfile.run_bundle import place_of
 from flowengine.models.dotenv import load_environment
 from flowengine.nodes.compiled_flow import CompiledFlow
-from flowengine.runners import local
-from flowengine.runners.run import Live, Run, RunOptions, settings_of
+from flowengine.runtime.local import local
+from flowengine.runtime.run import Live, Run, RunOptions, settings_of
 from visualize.progress import fold_events
 
 __all__ = ["load_flow_of_run", "resume_command", "resume_run", "run_command"]

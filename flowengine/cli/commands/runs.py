@@ -17,7 +17,7 @@ from flowengine.cli.run_selection import Selection, selection
 from flowengine.cli.terminal import complain
 from flowengine.core.context import RunStatus
 from flowengine.errors import FlowEngineError, JournalError, StoreUnavailableError
-from flowengine.runners.queue.run_positions import ENDED, standing_of
+from flowengine.runtime.queue.run_positions import ENDED, standing_of
 
 if TYPE_CHECKING:
     from procrastinate import App
@@ -85,7 +85,7 @@ def resume_runs(selected: Selection, queue: str | None, allow_changed: bool, dry
     """
 
     async def put_back(app: App, place: PostgresStore, run_id: str) -> str:
-        from flowengine.runners.queue.run_queue import requeue
+        from flowengine.runtime.queue.run_queue import requeue
 
         if queue is None and not isinstance(place.start_of(run_id).settings.get("queue"), str):
             raise JournalError(f"run {run_id} is of no queue: `flowengine resume {run_id}`, or --queue")
@@ -105,7 +105,7 @@ def cancel_runs(selected: Selection, dry_run: bool, store: str | None) -> int:
     """Stop runs of the queue that have not ended: RUNs (ids, starts of ids, or @last), or all that the filters find."""
 
     async def stop(app: App, place: PostgresStore, run_id: str) -> str:
-        from flowengine.runners.queue.run_queue import cancel
+        from flowengine.runtime.queue.run_queue import cancel
 
         if dry_run:
             is_there = place.status_of(run_id) == "waiting" or standing_of(place, run_id) is not None
@@ -127,7 +127,7 @@ def _act_on_runs(
 ) -> int:
     """Act on the chosen runs one by one; 1 where one is left. `of`: how a run may stand, `found`: those of filters."""
     with open_journal(given) as kept:
-        from flowengine.runners.queue.run_queue import open_queue, queue_store  # Needs its extra.
+        from flowengine.runtime.queue.run_queue import open_queue, queue_store  # Needs its extra.
 
         place = queue_store(kept)
         chosen = selected.choose(place)

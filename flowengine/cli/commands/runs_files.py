@@ -148,7 +148,7 @@ class RunLines:
     def __iter__(self) -> Iterator[str]:
         masker = None
         if self._masked:
-            from flowengine.masking.masker import Masker  # Its patterns take a while to compile.
+            from flowengine.core.masking.masker import Masker  # Its patterns take a while to compile.
 
             masker = Masker()
         for run_id in self._run_ids:

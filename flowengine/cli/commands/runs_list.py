@@ -25,7 +25,7 @@ from flowengine.journal.run_digest import RunNotes
 from flowengine.journal.run_index import RunLine
 from flowengine.journal.run_lookup import RunQuery
 from flowengine.journal.run_notes import add_note, notes_of, parse_score, remove_note, set_mark, set_score
-from flowengine.runners.run_listing import RunLister
+from flowengine.runtime.run_listing import RunLister
 
 __all__ = ["format_notes", "list_runs", "note_run", "notes_to_object"]
 

@@ -39,8 +39,8 @@ from flowengine.engine.events import Event, NodeRecorded
 from flowengine.journal.run_digest import session_of
 from flowengine.journal.run_export import event_line
 from flowengine.journal.run_notes import notes_of
-from flowengine.runners.queue.run_positions import standing_of
-from flowengine.runners.run_listing import RunLister
+from flowengine.runtime.queue.run_positions import standing_of
+from flowengine.runtime.run_listing import RunLister
 from visualize.definition_lines import find_definition
 from visualize.edge_states import in_order
 from visualize.progress import NodeRow, Progress, fold_events

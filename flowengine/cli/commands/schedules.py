@@ -61,7 +61,7 @@ def command(names: tuple[str, ...], count: int, as_json: bool, store: str | None
 
 def _describe(schedule: Schedule, store: JournalStore, count: int) -> dict[str, Any]:
     """Describes a schedule in JSON types; times include their zone."""
-    from flowengine.runners.schedule_ticker import recall_state  # Commands are imported for their help, too.
+    from flowengine.runtime.schedules.schedule_ticker import recall_state  # Commands are imported for their help, too.
 
     state, last = recall_state(store, schedule.name), _find_last_run(store, schedule)
     return {
@@ -85,7 +85,7 @@ def _is_served(state: ScheduleState | None) -> bool:
 
 
 def _find_last_run(store: JournalStore, schedule: Schedule) -> RunInfo | None:
-    from flowengine.runners.schedule_ticker import LABEL  # As above.
+    from flowengine.runtime.schedules.schedule_ticker import LABEL  # As above.
 
     return next((each for each in store.list() if each.labels.get(LABEL) == schedule.name), None)
 

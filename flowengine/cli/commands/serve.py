@@ -157,7 +157,7 @@ def _serve(
         raise click.UsageError(f"--no-keys goes with this machine's own addresses, and {host} can be reached by others")
     say = _LOG.info if log_format == "json" else complain
     with needing_extra("serve", "`flowengine serve`"):
-        from flowengine.runners.run_driver import Admission
+        from flowengine.runtime.run_driver import Admission
         from flowengine.web.serving import ConnectionLimits, address_of, listen, serve
         from flowengine.web.serving_app import make_serving_app
     _raise_file_limit()

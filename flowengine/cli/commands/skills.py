@@ -11,14 +11,8 @@ import click
 
 from flowengine.agents.model_environment import open_model
 from flowengine.agents.settings import CallSettings
-from flowengine.cli.environment import surroundings_of
-from flowengine.cli.terminal import Results, complain, format_table
-from flowengine.core.json_values import dumps, parse_json
-from flowengine.errors import did_you_mean
-from flowengine.flowfile.project.project import find_project, project_of
-from flowengine.models.model import Model
-from flowengine.skills.check import check as checked
-from flowengine.skills.measure import (
+from flowengine.agents.skills.check import check as checked
+from flowengine.agents.skills.measure import (
     Choices,
     Chooser,
     Measured,
@@ -29,9 +23,15 @@ from flowengine.skills.measure import (
     measure_choices,
     measure_skill,
 )
-from flowengine.skills.sandbox.sandbox import Verdict, verdict
-from flowengine.skills.skill import Skill
-from flowengine.skills.skill_store import SkillStore
+from flowengine.agents.skills.sandbox.sandbox import Verdict, verdict
+from flowengine.agents.skills.skill import Skill
+from flowengine.agents.skills.skill_store import SkillStore
+from flowengine.cli.environment import surroundings_of
+from flowengine.cli.terminal import Results, complain, format_table
+from flowengine.core.json_values import dumps, parse_json
+from flowengine.errors import did_you_mean
+from flowengine.flowfile.project.project import find_project, project_of
+from flowengine.models.model import Model
 
 __all__ = ["command"]
 

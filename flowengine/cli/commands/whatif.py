@@ -16,7 +16,7 @@ from flowengine.cli.terminal import Results, complain, format_dollars, format_sp
 from flowengine.core.budget import Budget
 from flowengine.core.json_values import parse_value
 from flowengine.errors import InputError
-from flowengine.experiments.counterfactual import WhatIf, WhatIfReport, WhatIfRow
+from flowengine.evals.counterfactual import WhatIf, WhatIfReport, WhatIfRow
 from flowengine.models.dotenv import load_environment
 
 __all__ = ["command", "read_change"]

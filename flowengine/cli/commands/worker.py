@@ -31,7 +31,7 @@ from flowengine.engine.events import Event
 from flowengine.errors import FlowEngineError
 from flowengine.flowfile.project.project import find_project
 from flowengine.models.dotenv import load_environment
-from flowengine.runners.queue.heartbeat import WorkerNotice
+from flowengine.runtime.queue.heartbeat import WorkerNotice
 
 __all__ = ["log_notice", "worker_log"]
 
@@ -163,8 +163,8 @@ def _work(
     with ExitStack() as stack:
         kept = stack.enter_context(open_journal(store))
         stack.enter_context(telemetry.sending(kept, lambda text: log_notice(WorkerNotice(text, "telemetry"))))
-        from flowengine.runners.queue.run_queue import queue_store  # Needs its extra.
-        from flowengine.runners.queue.worker import Pace, work
+        from flowengine.runtime.queue.run_queue import queue_store  # Needs its extra.
+        from flowengine.runtime.queue.worker import Pace, work
 
         place = queue_store(kept)
         settings: dict[str, Any] = {"queue": queue, "concurrency": concurrency, "takeovers": takeovers}
@@ -173,7 +173,7 @@ def _work(
             settings["health"] = stack.enter_context(_listen(health_host, health_port))
         project = find_project()
         if project.schedules and not until_idle:
-            from flowengine.runners.queue.worker_schedules import WorkerSchedules  # Few projects have schedules.
+            from flowengine.runtime.schedules.worker_schedules import WorkerSchedules  # Few projects have schedules.
 
             settings["scheduled"] = WorkerSchedules(project.schedules, project.root)
             names = ", ".join(each.name for each in project.schedules)
@@ -208,7 +208,7 @@ def _refuse_wide_folder(root: Path) -> None:
 
 def _listen(host: str, port: int) -> socket.socket:
     with needing_extra("ui", "--health-port"):
-        from flowengine.runners.queue.health import listen
+        from flowengine.runtime.queue.health import listen
     listening = listen(host, port)
     shown, bound = f"[{host}]" if ":" in host else host, listening.getsockname()[1]
     log_notice(WorkerNotice(f"health and metrics on http://{shown}:{bound}", "listening"))

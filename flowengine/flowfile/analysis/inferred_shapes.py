@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from flowengine.core.context import LLMResult
 from flowengine.core.node_traits import TRAITS
+from flowengine.core.templating.parse import lone_expression, parse_template
 from flowengine.core.values import is_map
 from flowengine.flowfile.analysis.flow_nodes import (
     NodePath,
@@ -38,7 +39,6 @@ from flowengine.flowfile.schema.keys import (
     shape_of_model,
 )
 from flowengine.flowfile.schema.node_kinds import NodeSpec
-from flowengine.templating.parse import lone_expression, parse_template
 
 if TYPE_CHECKING:
     from flowengine.flowfile.kinds.agent_kind import AgentNodeSpec

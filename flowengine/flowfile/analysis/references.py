@@ -18,6 +18,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast
 from pydantic import BaseModel
 
 from flowengine.core.node_traits import TRAITS
+from flowengine.core.templating.parse import ParsedTemplate, Reference, parse_expression, parse_template
 from flowengine.engine.graph import ON_ERROR, Edge, Vertex
 from flowengine.errors import TemplateSyntaxError
 from flowengine.flowfile.analysis.flow_nodes import (
@@ -41,7 +42,6 @@ from flowengine.flowfile.schema.fields import TextKind, is_code, text_fields
 from flowengine.flowfile.schema.flow_file import FlowSpec
 from flowengine.flowfile.schema.node_kinds import BodyKeys, NodeSpec
 from flowengine.flowfile.yaml.positions import KeyPath
-from flowengine.templating.parse import ParsedTemplate, Reference, parse_expression, parse_template
 
 __all__ = [
     "Cause",

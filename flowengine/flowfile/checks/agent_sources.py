@@ -82,7 +82,7 @@ def sources_of(spec: FlowSpec) -> Iterator[tuple[KeyPath, Any]]:
 
 
 def _check_memory(memory: MemorySpec, path: KeyPath, project: Project, report: Report) -> None:
-    from flowengine.context_providers.provider import ParameterError
+    from flowengine.agents.context.provider import ParameterError
     from flowengine.flowfile.compile.agent_factory import memory_of
 
     try:
@@ -104,8 +104,8 @@ def _check_folder(folder: str, path: KeyPath, project: Project, report: Report) 
 
 def _check(entry: Any, path: KeyPath, project: Project, report: Report) -> None:
     # Imported here: providers come with the event loop's library, and most flows name none.
-    from flowengine.context_providers.factory import UnknownParameterError, make_provider, parse_entry
-    from flowengine.context_providers.provider import ParameterError
+    from flowengine.agents.context.factory import UnknownParameterError, make_provider, parse_entry
+    from flowengine.agents.context.provider import ParameterError
 
     refused: list[ProjectProblem] = []
 
@@ -129,7 +129,7 @@ def _stand_in(*arguments: Any, **named: Any) -> None:
 
 
 def _code_of(error: DefinitionError) -> str:
-    from flowengine.context_providers.provider import MissingFileError, OutsideError
+    from flowengine.agents.context.provider import MissingFileError, OutsideError
 
     return {MissingFileError: "FE510", OutsideError: "FE503"}.get(cast(Any, type(error)), "FE412")
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Final, get_args
 
 from flowengine.core.context import NodeStatus
+from flowengine.core.templating.parse import parse_template
 from flowengine.core.values import find_label
 from flowengine.flowfile.analysis.flow_nodes import (
     NodePath,
@@ -37,7 +38,6 @@ from flowengine.flowfile.checks.report import Report
 from flowengine.flowfile.compile.scope import ENGINE_KEYS, LOOP_OUTPUT, RESERVED, ROUND
 from flowengine.flowfile.schema.flow_file import FlowSpec
 from flowengine.flowfile.schema.keys import Shape
-from flowengine.templating.parse import parse_template
 
 if TYPE_CHECKING:
     from flowengine.flowfile.kinds.loop_kind import LoopNodeSpec

@@ -43,10 +43,10 @@ from flowengine.flowfile.yaml.positions import KeyPath
 from flowengine.version import install_hint, missing_modules
 
 if TYPE_CHECKING:
+    from flowengine.agents.tools.mcp.server_settings import McpServer
     from flowengine.flowfile.kinds.approval_kind import ApprovalNodeSpec
     from flowengine.flowfile.kinds.function_kind import FunctionNodeSpec
     from flowengine.flowfile.kinds.tool_kind import ToolNodeSpec
-    from flowengine.tools.mcp.server_settings import McpServer
 
 __all__ = [
     "check_approvals",
@@ -80,7 +80,7 @@ def server_named(spec: FlowSpec, project: Project, name: str) -> McpServer:
         if name not in project.mcp_servers:
             known = [*(each.name for each in servers), *project.mcp_servers]
             raise UnknownServerError(name, list(dict.fromkeys(known)))
-        from flowengine.tools.mcp.server_settings import server_of  # The event loop's library comes with it.
+        from flowengine.agents.tools.mcp.server_settings import server_of  # The event loop's library comes with it.
 
         return server_of({"name": name, **project.mcp_servers[name]})
     first, *others = of_file
@@ -257,9 +257,9 @@ def _check_tool_names(spec: FlowSpec, define: Define, project: Project, report: 
 
 def _list_skill_tools(project: Project, folders: Sequence[str], locale: str) -> Sequence[str]:
     """The tools that skills bring; of those that cannot be read that which all have."""
-    from flowengine.skills.answers import skill_messages  # Few agents have skills and tools of their own.
-    from flowengine.skills.disclosure import list_tools
-    from flowengine.skills.skill_store import SkillStore
+    from flowengine.agents.skills.answers import skill_messages  # Few agents have skills and tools of their own.
+    from flowengine.agents.skills.disclosure import list_tools
+    from flowengine.agents.skills.skill_store import SkillStore
 
     try:
         skills = SkillStore([project.resolve(each) for each in folders], hidden=False).look().skills

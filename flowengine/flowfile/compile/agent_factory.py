@@ -15,6 +15,8 @@ from flowengine.agents.evaluation import EvaluationAgent
 from flowengine.agents.routing import RoutingAgent
 from flowengine.agents.settings import Surroundings
 from flowengine.agents.tooling import ToolChoice
+from flowengine.agents.tools.tool import Tool
+from flowengine.agents.tools.toolset import ToolSet
 from flowengine.core.context import EMPTY, Context
 from flowengine.core.locale import load_messages
 from flowengine.core.values import describe_value
@@ -26,17 +28,15 @@ from flowengine.flowfile.schema.agent_settings import AgentRouting, AgentSpec, E
 from flowengine.flowfile.schema.flow_file import FlowSpec
 from flowengine.nodes.agent import Templated
 from flowengine.nodes.node import Value
-from flowengine.tools.tool import Tool
-from flowengine.tools.toolset import ToolSet
 
 if TYPE_CHECKING:
-    from flowengine.context_providers.provider import ContextProvider
+    from flowengine.agents.context.provider import ContextProvider
+    from flowengine.agents.skills.skill_store import SkillStore
+    from flowengine.agents.typed_contexts.manager import ContextManager
+    from flowengine.agents.typed_contexts.typed import TypedContext
     from flowengine.flowfile.kinds.agent_kind import AgentNodeSpec
     from flowengine.flowfile.kinds.evaluation_kind import EvaluationNodeSpec
     from flowengine.flowfile.kinds.routing_kind import RoutingNodeSpec
-    from flowengine.skills.skill_store import SkillStore
-    from flowengine.typed_contexts.manager import ContextManager
-    from flowengine.typed_contexts.typed import TypedContext
 
 __all__ = ["AgentMaker", "memory_of"]
 
@@ -45,14 +45,14 @@ __all__ = ["AgentMaker", "memory_of"]
 
 def providers_of(entries: Sequence[Any], project: Project) -> list[ContextProvider]:
     """The providers of `context`. Their paths are below the project's root, their code is what the project allows."""
-    from flowengine.context_providers.factory import ContextProviderFactory
+    from flowengine.agents.context.factory import ContextProviderFactory
 
     return ContextProviderFactory.create_from_config(list(entries), root=project.root, load=project.import_object)
 
 
 def memory_of(memory: MemorySpec, project: Project, context: Context | None = None) -> ContextProvider:
     """The source of `memory`; without a context, one that stands for it where whose it is depends on the run."""
-    from flowengine.context_providers.long_term_memory import LongTermMemoryProvider
+    from flowengine.agents.context.long_term_memory import LongTermMemoryProvider
 
     settings = memory.settings(project.memory)
     if memory.scope_id is not None and not is_static(memory.scope_id):
@@ -72,8 +72,8 @@ def _scope_id(source: str, context: Context) -> str:
 
 def _context(target: str, found: Any) -> TypedContext[Any] | ContextManager:
     """A typed context of `contexts`; of a class, one with the data that it begins with."""
-    from flowengine.typed_contexts.manager import ContextManager
-    from flowengine.typed_contexts.typed import TypedContext
+    from flowengine.agents.typed_contexts.manager import ContextManager
+    from flowengine.agents.typed_contexts.typed import TypedContext
 
     if isinstance(found, type) and issubclass(found, TypedContext):
         return cast("TypedContext[Any]", found())
@@ -173,8 +173,8 @@ class AgentMaker:
     def _share_skills(self, folders: tuple[str, ...]) -> dict[str, Any]:
         """The skills of folders below the project's root, and the sandbox of their scripts. Only the project may allow
         unconfined ones, because flow files can be untrusted."""
-        from flowengine.skills.sandbox.sandbox import Sandbox
-        from flowengine.skills.skill_store import SkillStore
+        from flowengine.agents.skills.sandbox.sandbox import Sandbox
+        from flowengine.agents.skills.skill_store import SkillStore
 
         project = self._project
         if folders not in self._skills:
@@ -215,7 +215,7 @@ class AgentMaker:
 
 def _history_of(settings: AgentSpec, providers: Iterable[ContextProvider]) -> Iterator[ContextProvider]:
     """The conversation that `history_size` asks for, unless `context` has one already."""
-    from flowengine.context_providers.conversation import ConversationHistoryProvider
+    from flowengine.agents.context.conversation import ConversationHistoryProvider
 
     if settings.history_size and not any(isinstance(each, ConversationHistoryProvider) for each in providers):
         yield ConversationHistoryProvider(settings.history_size)

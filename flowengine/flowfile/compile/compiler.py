@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flowengine.agents.settings import Surroundings
+from flowengine.agents.tools.mcp.client import ServerTool
+from flowengine.agents.tools.tool import Tool
 from flowengine.core.budget import Budget
 from flowengine.engine.merging import StateKey
 from flowengine.errors import DefinitionError, Diagnostic, FlowEngineError, FlowError, MisplacedKeyError, ProjectError
@@ -42,8 +44,6 @@ from flowengine.models.wrappers.rate import Limiters, limiter_for
 from flowengine.nodes.compiled_flow import CompiledFlow, Notifier, assemble
 from flowengine.nodes.node import FlowNode, NodeLimits, RetryPolicy, RunLimits
 from flowengine.nodes.run_inputs import REQUIRED, InputField
-from flowengine.tools.mcp.client import ServerTool
-from flowengine.tools.tool import Tool
 
 if TYPE_CHECKING:
     from flowengine.agents.agent import Agent
@@ -147,7 +147,7 @@ def _notifier(project: Project, environ: Mapping[str, str]) -> Notifier | None:
     if project.notify is None:
         return None
     from flowengine.nodes.http_sender import HttpSender
-    from flowengine.notify.notifier import PeopleNotifier
+    from flowengine.nodes.notify.notifier import PeopleNotifier
 
     return PeopleNotifier(
         project.notify, HttpSender(project.allow_http, environ, uses_proxy=project.http_proxy), environ

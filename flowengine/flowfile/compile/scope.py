@@ -11,13 +11,13 @@ from urllib.parse import quote
 
 from flowengine.core.context import Context
 from flowengine.core.json_values import check_text
+from flowengine.core.templating.access import Missing
+from flowengine.core.templating.compile import compile_encoded, compile_expression, compile_predicate, compile_template
+from flowengine.core.templating.limits import Meter
+from flowengine.core.templating.parse import lone_expression, parse_template
+from flowengine.core.templating.text import to_text
 from flowengine.core.values import copy_mutable
 from flowengine.errors import TemplateError
-from flowengine.templating.access import Missing
-from flowengine.templating.compile import compile_encoded, compile_expression, compile_predicate, compile_template
-from flowengine.templating.limits import Meter
-from flowengine.templating.parse import lone_expression, parse_template
-from flowengine.templating.text import to_text
 
 __all__ = [
     "DESCRIBED",

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal
 from pydantic import Field
 
 from flowengine.core.node_traits import TRAITS
+from flowengine.core.templating.access import Missing
 from flowengine.flowfile.compile.scope import boolean, expression, values
 from flowengine.flowfile.schema.fields import Expression, Maybe, Values
 from flowengine.flowfile.schema.node_kinds import BodyKeys, NodeCompiler, NodeKind
-from flowengine.templating.access import Missing
 
 if TYPE_CHECKING:
     from flowengine.core.context import Context

@@ -45,8 +45,8 @@ class ToolNodeSpec(WorkKeys):
 
 
 def make(node: ToolNodeSpec, settings: dict[str, Any], compiler: NodeCompiler) -> FlowNode:
+    from flowengine.agents.tools.tool import Tool
     from flowengine.nodes.tool_call import ToolNode
-    from flowengine.tools.tool import Tool
 
     arguments = {key: values(each) for key, each in node.with_.items()}
     known = {key: each for key, each in node.with_.items() if _is_known(each)}

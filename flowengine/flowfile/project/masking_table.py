@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
+from flowengine.core.masking.masker import recognizers
+from flowengine.core.masking.patterns import Pattern, Recognizer
 from flowengine.core.values import is_map
 from flowengine.errors import DefinitionError, did_you_mean
 from flowengine.flowfile.project.toml_positions import TellProblem
-from flowengine.masking.masker import recognizers
-from flowengine.masking.patterns import Pattern, Recognizer
 
 __all__ = ["MaskingRules", "read_masking"]
 

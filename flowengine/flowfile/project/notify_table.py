@@ -15,8 +15,8 @@ from flowengine.core.values import is_map
 from flowengine.errors import DefinitionError, did_you_mean
 from flowengine.flowfile.project.toml_positions import TellProblem
 from flowengine.flowfile.schema.notify_keys import ChannelKeys
-from flowengine.notify.channels import MailServer, NotifyChannel, NotifySettings, channel_of
-from flowengine.notify.question_notice import check_mail_address
+from flowengine.nodes.notify.channels import MailServer, NotifyChannel, NotifySettings, channel_of
+from flowengine.nodes.notify.question_notice import check_mail_address
 
 __all__ = ["read_notify"]
 

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from flowengine.core.schedule import Schedule
     from flowengine.flowfile.project.masking_table import MaskingRules
     from flowengine.flowfile.project.webhook_tables import WebhookRule
-    from flowengine.notify.channels import NotifySettings
+    from flowengine.nodes.notify.channels import NotifySettings
 
 __all__ = ["Project", "ProjectProblem", "find_project", "project_of"]
 
@@ -437,8 +437,8 @@ def _read_tables(sound: dict[str, Any], root: Path, tell: TellProblem, place_of:
 
         sound["masking"] = read_masking(sound["masking"], tell)
     if "memory" in sound:
-        from flowengine.context_providers.long_term_memory import check_settings
-        from flowengine.context_providers.provider import ParameterError
+        from flowengine.agents.context.long_term_memory import check_settings
+        from flowengine.agents.context.provider import ParameterError
 
         try:
             check_settings(sound["memory"])
@@ -481,8 +481,8 @@ def _read_servers(given: Mapping[str, Any], tell: TellProblem) -> dict[str, Mapp
     """Name → settings of each server that can be asked as it is written."""
     sound: dict[str, Mapping[str, Any]] = {}
     for name, settings in given.items():
+        from flowengine.agents.tools.mcp.server_settings import server_of  # The event loop's library comes with it.
         from flowengine.flowfile.schema.fields import seconds
-        from flowengine.tools.mcp.server_settings import server_of  # The event loop's library comes with it.
 
         own: dict[str, Any] = {**settings} if is_map(settings) else {}
         try:

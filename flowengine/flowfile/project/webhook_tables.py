@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, cast, get_args
 
+from flowengine.core.templating.compile import compile_predicate, compile_template
 from flowengine.core.values import is_map
 from flowengine.errors import TemplateSyntaxError, did_you_mean
 from flowengine.flowfile.project.toml_positions import TellProblem, item
-from flowengine.templating.compile import compile_predicate, compile_template
 
 __all__ = ["Signature", "WebhookRule", "read_webhooks"]
 

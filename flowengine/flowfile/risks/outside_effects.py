@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from flowengine.context_providers.factory import ALIASES
+from flowengine.agents.context.factory import ALIASES
 from flowengine.core.node_traits import TRAITS
 from flowengine.core.values import is_map
 from flowengine.errors import ProjectError
@@ -37,9 +37,9 @@ from flowengine.flowfile.schema.notify_keys import ChannelKeys
 from flowengine.flowfile.yaml.positions import KeyPath
 
 if TYPE_CHECKING:
+    from flowengine.agents.tools.toolset import ApprovalRules
     from flowengine.flowfile.kinds.agent_kind import AgentNodeSpec
     from flowengine.flowfile.kinds.http_kind import HttpNodeSpec
-    from flowengine.tools.toolset import ApprovalRules
 
 __all__ = [
     "RiskSpot",
@@ -225,7 +225,7 @@ _ANY_TOOL: Final = ("\0",)
 
 
 def _rules(names: Iterable[str], project: Project) -> ApprovalRules:
-    from flowengine.tools.toolset import ApprovalRules  # The event loop's library comes with it.
+    from flowengine.agents.tools.toolset import ApprovalRules  # The event loop's library comes with it.
 
     return ApprovalRules(tuple(names), project.approve_external)
 
@@ -270,7 +270,7 @@ _MOST_FILES: Final = 5_000
 
 def _has_scripts(project: Project, folder: str) -> tuple[bool, str]:
     """Tells whether there are scripts in a folder of skills, and what is not known."""
-    from flowengine.skills.skill_files import SCRIPT_SUFFIXES as SUFFIXES  # Few flows name skills.
+    from flowengine.agents.skills.skill_files import SCRIPT_SUFFIXES as SUFFIXES  # Few flows name skills.
 
     try:
         top = project.resolve(folder)

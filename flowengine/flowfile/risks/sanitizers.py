@@ -20,6 +20,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from jinja2 import nodes as syntax
 
+from flowengine.core.templating.parse import lone_expression, parse_expression, parse_template
 from flowengine.engine.graph import ON_ERROR
 from flowengine.errors import TemplateSyntaxError
 from flowengine.flowfile.analysis.flow_nodes import NodePath, is_condition, is_evaluation, key_path, labels_of, nodes_of
@@ -27,7 +28,6 @@ from flowengine.flowfile.analysis.level_analysis import LevelAnalysis, runs_of
 from flowengine.flowfile.analysis.references import reads_of
 from flowengine.flowfile.schema.flow_file import FlowSpec
 from flowengine.flowfile.schema.node_kinds import NodeSpec
-from flowengine.templating.parse import lone_expression, parse_expression, parse_template
 
 __all__ = ["Sanitizers", "ValueName"]
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, WithJsonSchema, model_validator
 
-from flowengine.context_providers.factory import OURS
+from flowengine.agents.context.factory import OURS
 from flowengine.core.values import is_map
 from flowengine.errors import DefinitionError
 from flowengine.flowfile.analysis.shapes import check_json_schema
@@ -46,7 +46,7 @@ from flowengine.models.call_options import (
 )
 
 if TYPE_CHECKING:
-    from flowengine.tools.mcp.server_settings import McpServer
+    from flowengine.agents.tools.mcp.server_settings import McpServer
 
 __all__ = [
     "AgentRef",
@@ -189,7 +189,7 @@ class McpServerSpec(Keys):
     def server(self) -> McpServer:
         """The server as agents take it."""
         # Imported here: the event loop's library comes with it, and most flows name no server.
-        from flowengine.tools.mcp.server_settings import McpServer
+        from flowengine.agents.tools.mcp.server_settings import McpServer
 
         return McpServer(**{key: getattr(self, key) for key in self.model_fields_set})
 

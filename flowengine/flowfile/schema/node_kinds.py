@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from flowengine.agents.agent import Agent
     from flowengine.agents.evaluation import EvaluationAgent
     from flowengine.agents.routing import RoutingAgent
+    from flowengine.agents.tools.mcp.client import ServerTool
+    from flowengine.agents.tools.tool import Tool
     from flowengine.flowfile.schema.agent_settings import AgentRouting
     from flowengine.nodes.agent import Templated
     from flowengine.nodes.compiled_flow import CompiledFlow
     from flowengine.nodes.http_sender import Sender
     from flowengine.nodes.node import FlowNode
-    from flowengine.tools.mcp.client import ServerTool
-    from flowengine.tools.tool import Tool
 
     ToolTarget: TypeAlias = Tool | ServerTool | Callable[..., Any]
 

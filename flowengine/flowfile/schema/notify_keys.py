@@ -83,7 +83,7 @@ class ChannelKeys(Keys):
                 raise refuse("FE209", f"a channel of the type '{self.type}' takes no '{key}'", at=key)
 
     def _check_templates(self) -> None:
-        from flowengine.notify.channels import find_template_problems
+        from flowengine.nodes.notify.channels import find_template_problems
 
         for key, tree in (("json", self.json_), ("body", self.body)):
             for problem in find_template_problems(tree):

@@ -12,11 +12,13 @@ from typing import Any, Final, NamedTuple, cast
 from pydantic import BaseModel
 
 from flowengine.agents.agent import Agent
+from flowengine.agents.context.factory import OURS, provider_class
+from flowengine.agents.context.long_term_memory import LongTermMemoryProvider
 from flowengine.agents.evaluation import EvaluationAgent
 from flowengine.agents.routing import RoutingAgent
-from flowengine.context_providers.factory import OURS, provider_class
-from flowengine.context_providers.long_term_memory import LongTermMemoryProvider
+from flowengine.agents.tools.mcp.server_settings import McpServer
 from flowengine.core.node_traits import TRAITS
+from flowengine.core.templating.filters import FILTERS, TESTS
 from flowengine.core.values import is_map
 from flowengine.flowfile.checks.codes import CODES
 from flowengine.flowfile.compile.scope import DESCRIBED
@@ -39,8 +41,6 @@ from flowengine.flowfile.schema.flow_file import Defaults, FlowSpec, InputSpec, 
 from flowengine.flowfile.schema.keys import NodeLimitsSpec, OnErrorSpec, RetrySpec
 from flowengine.flowfile.schema.node_kinds import spec_of
 from flowengine.flowfile.schema.notify_keys import ChannelKeys
-from flowengine.templating.filters import FILTERS, TESTS
-from flowengine.tools.mcp.server_settings import McpServer
 
 __all__ = ["providers_section", "reference"]
 

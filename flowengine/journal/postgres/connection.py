@@ -19,9 +19,9 @@ from typing import Any, Final, TypeVar
 
 import psycopg
 
+from flowengine.core.storage.postgres_errors import explain_refusal, parameters_of
 from flowengine.engine.ports import Durability
 from flowengine.errors import JournalError, StoreCorruptError, StoreUnavailableError
-from flowengine.storage.postgres_errors import explain_refusal, parameters_of
 
 __all__ = ["Database", "Row"]
 

@@ -27,9 +27,7 @@ from pathlib import Path
 from typing import Any, Final
 from zlib import crc32
 
-from flowengine.engine.ports import Durability
-from flowengine.errors import JournalError, StoreCorruptError, StoreUnavailableError, StoreVersionError
-from flowengine.storage.sqlite_file import (
+from flowengine.core.storage.sqlite_file import (
     SQLITE_ERRORS,
     open_connection,
     primary_code,
@@ -38,6 +36,8 @@ from flowengine.storage.sqlite_file import (
     transaction,
     use_log,
 )
+from flowengine.engine.ports import Durability
+from flowengine.errors import JournalError, StoreCorruptError, StoreUnavailableError, StoreVersionError
 
 __all__ = [
     "BESIDE",

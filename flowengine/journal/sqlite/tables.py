@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple, TypeAlias, get_args
 
 from flowengine.core.context import RunStatus
 from flowengine.core.file_values import FileSource, binding_files
+from flowengine.core.storage.sqlite_file import SQLITE_ERRORS
 from flowengine.engine.events import Event, RunFinished, RunResumed, RunStarted
 from flowengine.engine.ports import RunInfo
 from flowengine.errors import JournalError, StoreCorruptError
@@ -35,7 +36,6 @@ from flowengine.journal.sqlite.database import (
     store_error,
 )
 from flowengine.journal.sqlite.index_tables import SqliteIndex
-from flowengine.storage.sqlite_file import SQLITE_ERRORS
 
 __all__ = ["Change", "Held", "Row", "SqliteTables", "end_of", "finishing", "releasing", "resuming", "run_row"]
 

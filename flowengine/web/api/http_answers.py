@@ -12,9 +12,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from flowengine.core.json_values import to_json_value
+from flowengine.core.masking.masker import Masker
 from flowengine.engine.events import Event, NodeFailed, TokenStreamed
 from flowengine.errors import StoreCorruptError, StoreUnavailableError, StoreVersionError
-from flowengine.masking.masker import Masker
 from flowengine.web.gate.problems import Handler, ProblemError, answering_errors, problem_of, problem_response
 from flowengine.web.service.outcomes import NODE_STATES, RunOutcome
 from visualize.viewer.html import whole

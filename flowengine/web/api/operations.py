@@ -14,7 +14,7 @@ from starlette.responses import PlainTextResponse, Response
 from flowengine.core.user_code import call_abandonable
 from flowengine.engine.ports import JournalStore
 from flowengine.errors import FlowEngineError, JournalError, StoreVersionError
-from flowengine.runners.queue.status import QueueStatus, queues_of, workers_of
+from flowengine.runtime.queue.status import QueueStatus, queues_of, workers_of
 from flowengine.web.api.http_answers import make_routes
 from flowengine.web.api.serving_parts import MountedRoutes, ServingParts
 from flowengine.web.service.outcomes import AccessError

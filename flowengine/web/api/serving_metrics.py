@@ -11,8 +11,8 @@ from typing import Final
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
-from flowengine.runners.driven_run import DrivenRun
-from flowengine.runners.queue.run_totals import SPENT_METRICS
+from flowengine.runtime.driven_run import DrivenRun
+from flowengine.runtime.queue.run_totals import SPENT_METRICS
 from flowengine.version import __version__
 from flowengine.web.service.flow_service import FlowService
 

@@ -18,6 +18,7 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Match, Route
 
 from flowengine.core.json_values import dumps
+from flowengine.core.masking.masker import Masker
 from flowengine.errors import (
     ApprovalError,
     DefinitionError,
@@ -35,8 +36,7 @@ from flowengine.errors import (
     StoreVersionError,
 )
 from flowengine.journal.value_types import reading_record
-from flowengine.masking.masker import Masker
-from flowengine.runners.run_driver import OverloadedError, StoppingError
+from flowengine.runtime.run_driver import OverloadedError, StoppingError
 from flowengine.web.gate.api_keys import QuotaError
 from flowengine.web.service.outcomes import AccessError, KeyReusedError
 from visualize.viewer.html import Child, element, whole

@@ -29,8 +29,8 @@ from flowengine.errors import FlowEngineError, InputError, RunNotFoundError
 from flowengine.journal.blob_owners import NEVER_BEGAN_AFTER
 from flowengine.nodes.http_request import HttpRequest
 from flowengine.nodes.http_sender import HttpSender, Sender
-from flowengine.runners.driven_run import DrivenRun
 from flowengine.runs import RunRecord
+from flowengine.runtime.driven_run import DrivenRun
 from flowengine.web.api.http_answers import to_run_state
 from flowengine.web.hooks.signatures import read_secrets, sign_message
 from flowengine.web.service.flow_service import FlowService

@@ -12,12 +12,12 @@ from typing import Any, Final, cast
 
 import mcp_types as types
 
+from flowengine.agents.tools.mcp.client import ServerTool
 from flowengine.core.json_values import dumps, to_json_value
 from flowengine.core.values import is_map
 from flowengine.flow import Flow
 from flowengine.nodes.compiled_flow import CompiledFlow
 from flowengine.runs import Question
-from flowengine.tools.mcp.client import ServerTool
 from flowengine.web.service.chat_shape import outputs_schema_of, to_text, tooling_of
 from flowengine.web.service.flow_catalog import make_input_schema
 from flowengine.web.service.outcomes import RunOutcome

@@ -18,8 +18,8 @@ import anyio.to_thread
 from flowengine.core.context import EMPTY
 from flowengine.engine.events import RunStarted
 from flowengine.errors import ApprovalError, InputError
-from flowengine.runners.run_driver import StoppingError
 from flowengine.runs import Question
+from flowengine.runtime.run_driver import StoppingError
 from flowengine.web.service.chat_shape import TextOutput, find_message_input, may_ask
 from flowengine.web.service.flow_service import FlowService
 from flowengine.web.service.outcomes import ENDED, FlowCaller, KeyReusedError, start_of

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from flowengine.errors import FlowEngineError, InputError
-from flowengine.runners.run_driver import StoppingError
+from flowengine.runtime.run_driver import StoppingError
 from flowengine.web.api.sse import StreamResponse, wait_until_gone
 from flowengine.web.service.flow_service import FlowService
 from flowengine.web.service.outcomes import FlowCaller

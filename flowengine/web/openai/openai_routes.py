@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from flowengine.errors import ApprovalError, DefinitionError, FlowNotFoundError, RunNotFoundError
-from flowengine.runners.run_driver import OverloadedError, StoppingError
+from flowengine.runtime.run_driver import OverloadedError, StoppingError
 from flowengine.web.api.http_answers import hide_store, json_response, make_routes
 from flowengine.web.api.serving_parts import MountedRoutes, ServingParts
 from flowengine.web.gate.api_keys import QuotaError

@@ -16,7 +16,7 @@ from flowengine.errors import FlowEngineError
 from flowengine.journal.replay import name_calls, pending_calls
 from flowengine.journal.run_lookup import labels_of
 from flowengine.nodes.node import RunLimits
-from flowengine.runners.run import higher_limit, limits_under, settings_of
+from flowengine.runtime.run import higher_limit, limits_under, settings_of
 from flowengine.web.gate.problems import ProblemError
 from flowengine.web.pages.run_actions import ActionHandler, AskedAction
 from flowengine.web.pages.run_fields import (

@@ -20,7 +20,7 @@ from flowengine.engine.events import Event, RunStarted
 from flowengine.errors import ApprovalError, DefinitionError, RunNotFoundError
 from flowengine.journal.approvals import may_answer, open_questions, times_asked
 from flowengine.journal.value_types import only_looking
-from flowengine.notify.links import AnswerLink, find_signer
+from flowengine.nodes.notify.links import AnswerLink, find_signer
 from flowengine.web.gate.problems import ProblemError, answering_errors, problem_of
 from flowengine.web.gate.requests import read_form
 from flowengine.web.gate.safety import ANSWERS

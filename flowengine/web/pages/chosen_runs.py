@@ -13,7 +13,7 @@ from flowengine.errors import FlowEngineError, InputError, RunNotFoundError
 from flowengine.journal.run_export import pack_run, read_files
 from flowengine.journal.run_notes import add_note, notes_of, parse_score, remove_note, set_mark, set_score
 from flowengine.journal.value_types import copying_values
-from flowengine.runners.queue.run_positions import ENDED
+from flowengine.runtime.queue.run_positions import ENDED
 from flowengine.web.gate.problems import ProblemError
 from flowengine.web.gate.requests import ServerParts, get_parts, read_own_form, read_own_pairs
 from visualize.viewer.bundle import run_file, runs_file

@@ -13,9 +13,9 @@ from starlette.routing import Route
 
 from flowengine.engine.ports import JournalStore
 from flowengine.errors import FlowEngineError
-from flowengine.experiments.eval_report import make_report
-from flowengine.experiments.eval_sets import list_evals, list_sets, load_set
-from flowengine.experiments.report_page import STYLE, evals_page, report_page
+from flowengine.evals.eval_report import make_report
+from flowengine.evals.eval_sets import list_evals, list_sets, load_set
+from flowengine.evals.report_page import STYLE, evals_page, report_page
 from visualize.viewer.html import ROOT, run_url
 
 __all__ = ["make_eval_routes"]

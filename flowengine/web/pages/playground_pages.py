@@ -16,11 +16,11 @@ from flowengine.core.context import EMPTY
 from flowengine.engine.events import NodeRecorded, NodeStarted
 from flowengine.engine.ports import JournalStore
 from flowengine.errors import InputError, RunNotFoundError
-from flowengine.experiments.call_change import ChangedCall, RecordedCall, ask_call, read_answer
+from flowengine.evals.call_change import ChangedCall, RecordedCall, ask_call, read_answer
 from flowengine.journal.run_lookup import RunQuery
-from flowengine.runners import local
-from flowengine.runners.driven_run import DrivenRun
-from flowengine.runners.run import Run, RunOptions, settings_of
+from flowengine.runtime.driven_run import DrivenRun
+from flowengine.runtime.local import local
+from flowengine.runtime.run import Run, RunOptions, settings_of
 from flowengine.web.gate.problems import ProblemError, problem_of, problem_response
 from flowengine.web.gate.requests import LARGE_FORM_BYTES, ServerParts, get_parts, read_own_form
 from flowengine.web.pages.run_actions import mark_of

@@ -16,7 +16,7 @@ from flowengine.errors import InputError
 from flowengine.flowfile.schema.fields import seconds
 from flowengine.journal.run_lookup import parse_labels
 from flowengine.nodes.run_inputs import REQUIRED, InputField, parse_text
-from flowengine.runners.queue.run_positions import has_queue
+from flowengine.runtime.queue.run_positions import has_queue
 from flowengine.web.gate.requests import ServerParts
 from visualize.viewer.actions import (
     LIMIT_OPTIONS,

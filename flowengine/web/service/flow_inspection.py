@@ -31,7 +31,7 @@ def validate_flow(flow: Flow) -> Mapping[str, Any]:
 
 def nodes_with_shared_memory(flow: Flow) -> Sequence[str]:
     """The agents whose memory is one for all runs, since nothing says whose it is."""
-    from flowengine.context_providers.long_term_memory import LongTermMemoryProvider  # As above.
+    from flowengine.agents.context.long_term_memory import LongTermMemoryProvider  # As above.
     from flowengine.nodes.agent import AgentNode
 
     found: list[str] = []
@@ -62,8 +62,8 @@ def models_without_price(flow: Flow, project: Project, environ: Mapping[str, str
 
 def plan_flow(flow: Flow, inputs: Mapping[str, Any], environ: Mapping[str, str]) -> Mapping[str, Any]:
     """Returns the maximum model calls, tokens and dollars of a run with the given inputs."""
-    from flowengine.estimate.bounds import bound_of  # As above.
-    from flowengine.estimate.plan_report import to_data
+    from flowengine.flowfile.estimate.bounds import bound_of  # As above.
+    from flowengine.flowfile.estimate.plan_report import to_data
     from flowengine.flowfile.loader import load_flow
     from flowengine.flowfile.project.project import find_project
     from flowengine.models.dotenv import read_environment

@@ -36,14 +36,14 @@ from flowengine.flow import Flow
 from flowengine.journal.approvals import answer
 from flowengine.journal.run_index import RunsAsked, run_index_of
 from flowengine.journal.run_lookup import check_labels
-from flowengine.runners import local
-from flowengine.runners.driven_run import DrivenRun
-from flowengine.runners.queue.run_positions import check_queue_name, queue_of, standing_of
-from flowengine.runners.run import RunOptions
-from flowengine.runners.run_driver import Admission, RunDriver
-from flowengine.runners.run_feed import Followed
-from flowengine.runners.sessions import check_session_name
 from flowengine.runs import RunRecord
+from flowengine.runtime.driven_run import DrivenRun
+from flowengine.runtime.local import local
+from flowengine.runtime.queue.run_positions import check_queue_name, queue_of, standing_of
+from flowengine.runtime.run import RunOptions
+from flowengine.runtime.run_driver import Admission, RunDriver
+from flowengine.runtime.run_feed import Followed
+from flowengine.runtime.sessions import check_session_name
 from flowengine.web.gate.api_keys import DayBudgets
 from flowengine.web.service.flow_catalog import Library
 from flowengine.web.service.local_runs import LocalRuns, RunStart, log_failure, logging_failure
@@ -311,7 +311,7 @@ class FlowService:
         events = await self._follower.events(run_id)
         outcome = check_access(RunOutcome.of(events), caller)
         if queue_of(self.store, start_of(events)) is not None:
-            from flowengine.runners.queue.run_queue import cancel, queue_store  # Needs its extra.
+            from flowengine.runtime.queue.run_queue import cancel, queue_store  # Needs its extra.
 
             if await cancel(queue_store(self.store), run_id) != "nothing to stop":
                 return
@@ -434,7 +434,7 @@ class FlowService:
         return None
 
     async def _submit(self, flow: str, start: RunStart) -> bool:
-        from flowengine.runners.queue.run_queue import queue_store, submit_runs  # Needs its extra.
+        from flowengine.runtime.queue.run_queue import queue_store, submit_runs  # Needs its extra.
 
         if self.driver.is_stopping:
             self.driver.admit()
@@ -449,7 +449,7 @@ class FlowService:
         """Put the run back into its queue; False: it is of none."""
         if queue_of(self.store, start_of(events)) is None:
             return False
-        from flowengine.runners.queue.run_queue import queue_store, requeue  # Needs its extra.
+        from flowengine.runtime.queue.run_queue import queue_store, requeue  # Needs its extra.
 
         await requeue(queue_store(self.store), run_id)
         return True

@@ -17,6 +17,7 @@ import anyio
 import anyio.to_thread
 from anyio.abc import TaskGroup
 
+from flowengine.core.masking.masker import Masker
 from flowengine.engine.events import Event, NodeFinished, RunFinished, RunResumed
 from flowengine.engine.ports import JournalStore
 from flowengine.errors import (
@@ -30,14 +31,13 @@ from flowengine.errors import (
 from flowengine.flow import Flow
 from flowengine.journal.run_lookup import labels_of
 from flowengine.journal.value_types import only_looking
-from flowengine.masking.masker import Masker
-from flowengine.runners import local
-from flowengine.runners.deliveries import next_try
-from flowengine.runners.driven_run import DrivenRun
-from flowengine.runners.queue.run_positions import queue_of
-from flowengine.runners.run import Run, RunOptions, unheard
-from flowengine.runners.run_driver import RunDriver, StoppingError
 from flowengine.runs import RunRecord
+from flowengine.runtime.deliveries import next_try
+from flowengine.runtime.driven_run import DrivenRun
+from flowengine.runtime.local import local
+from flowengine.runtime.queue.run_positions import queue_of
+from flowengine.runtime.run import Run, RunOptions, unheard
+from flowengine.runtime.run_driver import RunDriver, StoppingError
 from flowengine.web.service.outcomes import CALLER, RunOutcome, read_call, start_of
 from flowengine.web.service.run_follower import RunFollower
 

@@ -21,8 +21,8 @@ from flowengine.engine.events import (
     RunStarted,
 )
 from flowengine.errors import FlowEngineError, RunNotFoundError, StoreCorruptError
-from flowengine.runners.queue.run_totals import CALLER
 from flowengine.runs import Question, RunRecord
+from flowengine.runtime.queue.run_totals import CALLER
 
 __all__ = [
     "CALLER",

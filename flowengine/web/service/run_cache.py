@@ -21,7 +21,7 @@ from flowengine.journal.run_index import ListedRuns, RunLine
 from flowengine.journal.run_lookup import RunQuery
 from flowengine.journal.run_notes import notes_of
 from flowengine.journal.value_types import only_looking
-from flowengine.runners.run_listing import RunLister
+from flowengine.runtime.run_listing import RunLister
 from visualize.usual_times import MOST_EVENTS_TIMED, RUNS_TIMED, RunPoint, point_of, usual_times
 from visualize.viewer.forms import Acting
 from visualize.viewer.notes import RunAbout

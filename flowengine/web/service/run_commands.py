@@ -13,11 +13,11 @@ from flowengine.core.context import EMPTY
 from flowengine.engine.events import RunFinished, RunStarted, TokenStreamed
 from flowengine.errors import RunBusyError, StoreCorruptError
 from flowengine.journal.approvals import answer
-from flowengine.runners import local
-from flowengine.runners.driven_run import DrivenRun
-from flowengine.runners.queue.run_positions import queue_of
-from flowengine.runners.run import DEFAULTS, Live, Run, RunOptions, settings_of
-from flowengine.runners.run_driver import RunDriver, Work
+from flowengine.runtime.driven_run import DrivenRun
+from flowengine.runtime.local import local
+from flowengine.runtime.queue.run_positions import queue_of
+from flowengine.runtime.run import DEFAULTS, Live, Run, RunOptions, settings_of
+from flowengine.runtime.run_driver import RunDriver, Work
 from flowengine.web.gate.problems import ProblemError
 from flowengine.web.service.flow_catalog import CatalogEntry, Library
 from flowengine.web.service.run_cache import RunCache
@@ -71,7 +71,7 @@ class RunCommands:
         chosen = local.new_run_id() if run_id is None else run_id
         options = RunOptions(run_id=chosen, session=session, reuse=earlier, settings=settings, labels=labels)
         if queue is not None:
-            from flowengine.runners.queue.run_queue import queue_store, submit_runs  # Needs its extra.
+            from flowengine.runtime.queue.run_queue import queue_store, submit_runs  # Needs its extra.
 
             await submit_runs(queue_store(self._shelf.store), flow.plan, {chosen: inputs}, options, queue=queue)
             return chosen
@@ -99,7 +99,7 @@ class RunCommands:
         new_id = local.new_run_id()
         how: dict[str, Any] = {"state": state, "inputs": inputs}
         if queue_of(self._shelf.store, started) is not None:
-            from flowengine.runners.queue.run_queue import PYTHON  # Needs its extra.
+            from flowengine.runtime.queue.run_queue import PYTHON  # Needs its extra.
 
             here = {"baggage": flow.plan.baggage, "python": PYTHON, **limits}
             await local.write_fork(flow.plan, run_id, self._shelf.store, node, new_id=new_id, settings=here, **how)
@@ -175,7 +175,7 @@ class RunCommands:
             return
         started, finished = await self._ends(run_id)
         if queue_of(self._shelf.store, started) is not None:
-            from flowengine.runners.queue.run_queue import cancel, queue_store  # Needs its extra.
+            from flowengine.runtime.queue.run_queue import cancel, queue_store  # Needs its extra.
 
             if await cancel(queue_store(self._shelf.store), run_id) != "nothing to stop":
                 return
@@ -212,7 +212,7 @@ class RunCommands:
             raise driven.failure
 
     async def _requeue(self, run_id: str, **how: Any) -> None:
-        from flowengine.runners.queue.run_queue import queue_store, requeue  # Needs its extra.
+        from flowengine.runtime.queue.run_queue import queue_store, requeue  # Needs its extra.
 
         await requeue(queue_store(self._shelf.store), run_id, **how)
 

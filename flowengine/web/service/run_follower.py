@@ -17,7 +17,7 @@ from flowengine.engine.events import Event, RunFinished
 from flowengine.engine.ports import JournalStore
 from flowengine.errors import FlowEngineError, RunNotFoundError
 from flowengine.journal.value_types import only_looking
-from flowengine.runners.run_feed import Followed, RunFeed
+from flowengine.runtime.run_feed import Followed, RunFeed
 from flowengine.web.service.outcomes import ENDED, SETTLED, no_run_of_yours
 
 __all__ = ["RunFollower"]

@@ -13,8 +13,8 @@ import anyio.to_thread
 from flowengine.core.schedule import Schedule
 from flowengine.errors import RunNotFoundError, StoreUnavailableError
 from flowengine.flowfile.project.project import Project
-from flowengine.runners.run_driver import OverloadedError, StoppingError
-from flowengine.runners.schedule_ticker import LABEL, ScheduleTicker
+from flowengine.runtime.run_driver import OverloadedError, StoppingError
+from flowengine.runtime.schedules.schedule_ticker import LABEL, ScheduleTicker
 from flowengine.web.service.flow_service import FlowService
 
 __all__ = ["make_ticker"]

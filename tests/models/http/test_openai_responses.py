@@ -11,6 +11,7 @@ import pytest
 
 from flowengine.agents.agent import Agent
 from flowengine.agents.standalone import run_sync
+from flowengine.agents.tools.function_tool import tool
 from flowengine.core.file_values import FileValue, binding_files, hash_of
 from flowengine.errors import ModelError, PermanentModelError, TransientModelError
 from flowengine.models.http.native_model import NativeModel
@@ -20,7 +21,6 @@ from flowengine.models.http.responses_answers import read_response
 from flowengine.models.http.vendor_traits import traits_of
 from flowengine.models.messages import Message, ToolRequest
 from flowengine.models.model import PromptCache, Reply, Request, TokenUsage
-from flowengine.tools.function_tool import tool
 from tests.support.model_answers import Completion, Failure, Raw, StreamFailure, Thinking, ToolCall, Truncated
 from tests.support.model_server import ModelServer
 

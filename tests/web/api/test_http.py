@@ -22,8 +22,8 @@ from flowengine.core.records import Answered
 from flowengine.flowfile.project.project import Project
 from flowengine.journal.approvals import times_asked
 from flowengine.journal.stores import open_store
-from flowengine.notify.links import AnswerLink, LinkSigner
-from flowengine.notify.notifier import link_path
+from flowengine.nodes.notify.links import AnswerLink, LinkSigner
+from flowengine.nodes.notify.notifier import link_path
 from flowengine.web.gate.api_keys import KeyRing
 from flowengine.web.serving_app import make_serving_app
 from tests.support.answer_links import SECRET

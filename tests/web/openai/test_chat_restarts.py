@@ -12,7 +12,7 @@ from mcp.client.client import Client
 
 from flowengine.engine.ports import JournalStore
 from flowengine.journal.stores import open_store
-from flowengine.runners.run_driver import StoppingError
+from flowengine.runtime.run_driver import StoppingError
 from flowengine.web.mcp.mcp_server import McpSettings, make_mcp_server
 from flowengine.web.openai.chat_calls import ChatRun, Conversation, begin_chat, follow_parts
 from flowengine.web.openai.chat_requests import stopping_unheard

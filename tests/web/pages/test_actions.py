@@ -21,7 +21,7 @@ from flowengine.engine.events import NodeRecorded, NodeStarted
 from flowengine.flow import Flow
 from flowengine.journal.run_export import store_run
 from flowengine.journal.stores import open_store
-from flowengine.runners.local import beginning
+from flowengine.runtime.local.local import beginning
 from flowengine.web.app import make_app
 from tests.support.ui_server import Served, served
 

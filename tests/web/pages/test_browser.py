@@ -336,8 +336,8 @@ from contextlib import asynccontextmanager
 from flowengine import Agent, AgentNode, Flow
 from flowengine.journal.sqlite.store import SQLiteStore
 from flowengine.models.scripted import ScriptedModel
-from flowengine.runners.local import start
-from flowengine.runners.run import RunOptions, unheard
+from flowengine.runtime.local.local import start
+from flowengine.runtime.run import RunOptions, unheard
 
 class Slow(ScriptedModel):
     @asynccontextmanager

@@ -12,7 +12,7 @@ from starlette.routing import Mount
 
 from flowengine.journal.memory import MemoryStore
 from flowengine.web.app import make_app
-from tests.experiments.test_eval_run import project, score
+from tests.evals.test_eval_run import project, score
 
 pytestmark = pytest.mark.needs("scipy", "eval")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from flowengine.context_providers import factory
+from flowengine.agents.context import factory
 from flowengine.flow import Flow
 from flowengine.web.app import make_app
 from tests.support.browser import Browser

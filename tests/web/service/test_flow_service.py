@@ -35,8 +35,8 @@ from flowengine.journal.stores import open_store
 from flowengine.nodes.approval import ApprovalNode
 from flowengine.nodes.function import FunctionNode
 from flowengine.nodes.node import RunLimits
-from flowengine.runners.driven_run import DrivenRun
-from flowengine.runners.run_driver import Admission, OverloadedError, StoppingError
+from flowengine.runtime.driven_run import DrivenRun
+from flowengine.runtime.run_driver import Admission, OverloadedError, StoppingError
 from flowengine.web.api.serving_metrics import ServingMetrics
 from flowengine.web.gate.api_keys import DayBudgets, QuotaError
 from flowengine.web.service import local_runs

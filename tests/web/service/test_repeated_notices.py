@@ -36,7 +36,7 @@ def anyio_backend() -> str:
 
 
 async def test_a_mail_that_was_refused_goes_out_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("flowengine.runners.deliveries._FIRST", 0.01)
+    monkeypatch.setattr("flowengine.runtime.deliveries._FIRST", 0.01)
     monkeypatch.setenv("FLOWENGINE_LINK_SECRET", SECRET)
     with MailServer() as mails:
         (tmp_path / "flowengine.toml").write_text(PROJECT.format(port=mails.port))

@@ -9,7 +9,7 @@ import pytest
 
 from flowengine.flow import Flow
 from flowengine.journal.postgres.store import PostgresStore
-from flowengine.runners.queue.run_queue import submit
+from flowengine.runtime.queue.run_queue import submit
 from flowengine.web.app import make_app
 from tests.support.postgres import empty_database
 from tests.support.queue_runs import drain

@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
+from flowengine.agents.memory.scopes import Memory, MemoryScope, MemoryType, thread_scope_id
 from flowengine.catalogue import catalogue
 from flowengine.memory.conversation import ChannelMessage
 from flowengine.memory.generation import MemoryLimits, long_term_messages, short_term_messages
 from flowengine.memory.judge import ReplyDecision
 from flowengine.memory.loading import MemoryLoader, Windows
 from flowengine.memory.prompt import prompt_messages
-from flowengine.memory.scopes import Memory, MemoryScope, MemoryType, thread_scope_id
 from flowengine.memory.shorten import shortened
 from flowengine.memory.sql_conversations import SQLConversationStore
 from flowengine.memory.sql_repository import SQLMemoryRepository

@@ -1,0 +1,1 @@
+"""Starts runs at the times that schedules of the project file name."""

@@ -1,8 +1,0 @@
-"""What the tests of providers share: the data sets."""
-
-from __future__ import annotations
-
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
