@@ -6,6 +6,10 @@ them, with the modules that are public beside this one.
 
 from __future__ import annotations
 
+import sys
+
+from flowengine.core.moved_modules import MovedModuleFinder
+
 TYPE_CHECKING = False
 """As that of `typing`, whose import is most of the time in which Ctrl-C at the start of a command is not heard yet."""
 
@@ -297,6 +301,9 @@ __all__ = [
     "get_llm",
     "tool",
 ]
+
+
+sys.meta_path.insert(0, MovedModuleFinder())
 
 
 def __getattr__(name: str) -> Any:

@@ -22,7 +22,7 @@ def test_no_modules_import_each_other_in_a_circle():
 def test_tests_are_skipped_only_for_what_a_machine_lacks():
     """`tests.support.require.missing` names it, and fails where everything has to be there."""
     tests = Path(__file__).parent
-    named = {tests / "support" / "require.py", tests / "skills" / "test_sandbox.py", Path(__file__)}
+    named = {tests / "support" / "require.py", tests / "agents" / "skills" / "test_sandbox.py", Path(__file__)}
     skipping = [
         path for path in tests.glob("**/*.py") if path not in named and "pytest.skip(" in path.read_text("utf-8")
     ]

@@ -26,7 +26,7 @@ from flowengine.models.messages import Message, ToolRequest
 from flowengine.models.model import Model, Reply, Request
 
 if TYPE_CHECKING:
-    from flowengine.agents.tools.mcp.client import Served
+    from flowengine.agents.tools.mcp.server_clients import Served
 
 __all__ = ["Admit", "Bringer", "CurrentTools", "RoundLimits", "ToolLoop", "ToolLoopRequest", "without_tools"]
 

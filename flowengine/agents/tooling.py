@@ -22,7 +22,7 @@ from flowengine.core.run_scope import RunScope
 from flowengine.errors import DefinitionError, did_you_mean
 
 if TYPE_CHECKING:
-    from flowengine.agents.tools.mcp.client import Served
+    from flowengine.agents.tools.mcp.server_clients import Served
 
 __all__ = ["ServerChoice", "ToolChoice", "Tooling", "tooling_of"]
 
@@ -77,7 +77,7 @@ class Tooling:
         async with AsyncExitStack() as stack:
             served: Served | None = None
             if self.servers:
-                from flowengine.agents.tools.mcp.client import serve  # Most agents name no server.
+                from flowengine.agents.tools.mcp.server_clients import serve  # Most agents name no server.
 
                 held = await stack.enter_async_context(RunScope()) if scope is None else scope
                 served = await serve(self.servers, held, environ=environ)

@@ -45,7 +45,7 @@ def load_messages(locale: str) -> Messages:
     """The catalogue of a locale; an unknown one is a `DefinitionError`."""
     if locale not in LOCALES:
         raise DefinitionError(f"unknown locale {locale!r}; there are {', '.join(LOCALES)}")
-    source = files("flowengine").joinpath("locales", f"{locale}.toml").read_text(encoding="utf-8")
+    source = files("flowengine.core").joinpath("locales", f"{locale}.toml").read_text(encoding="utf-8")
     sections = cast("dict[str, dict[str, str]]", tomllib.loads(source))
     return Messages(
         locale, {f"{section}.{key}": text for section, texts in sections.items() for key, text in texts.items()}

@@ -29,7 +29,7 @@ class PublicModule(NamedTuple):
 MODULES: Final[Mapping[str, PublicModule]] = {
     "flowengine.errors": PublicModule("Every error", private=("did_you_mean", "find_attribute", "unknown_argument")),
     "flowengine.core.records": PublicModule("What `NodeRecorded` holds", ("RECORDS",)),
-    "flowengine.memory": PublicModule("What a bot remembers"),
+    "flowengine.agents.memory": PublicModule("What a bot remembers"),
     "flowengine.agents.retrieval.retriever": PublicModule(
         "What is searched, and by what", ("Document", "Hit", "Searchable", "Retriever")
     ),

@@ -1,7 +1,7 @@
 """Writes the pages that are made from the code, and from the sample flows with their pictures.
 
-`python -m flowengine.docs.reference_pages` writes them into `flowengine/docs`; tests compare them. The format's own page is
-`flowfile.schema.reference`'s, that of the Python names `public_names`'.
+`python -m flowengine.docs.reference_pages` writes them into `flowengine/docs`; tests compare them. The format's
+own page is `flowfile.schema.reference`'s, that of the Python names `public_names`'.
 """
 
 from __future__ import annotations

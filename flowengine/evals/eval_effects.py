@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from flowengine.agents.tools.mcp.client import ServerTool
+from flowengine.agents.tools.mcp.server_clients import ServerTool
 from flowengine.flow import Flow
 from flowengine.nodes.agent import AgentNode
 from flowengine.nodes.http_call import HttpNode

@@ -15,6 +15,7 @@ from functools import cache
 from types import ModuleType
 from typing import Any, Final, Literal, TypeAlias, Union, cast, get_args, get_origin, get_type_hints
 
+from flowengine.core.moved_modules import current_name
 from flowengine.core.user_code import unprefixed_name
 from flowengine.errors import JournalError, StoreCorruptError
 
@@ -96,7 +97,7 @@ def class_name(kind: type[Any]) -> str | None:
 def find_class(name: str, family: type[Any]) -> type[Any]:
     """The loaded class of that name; it must be a subclass of `family`."""
     module, _, qualname = name.partition(":")
-    found = _lookup(module, qualname) or _lookup_elsewhere(module, qualname)
+    found = _lookup(module, qualname) or _lookup(current_name(module), qualname) or _lookup_elsewhere(module, qualname)
     plain = unprefixed_name(name)
     if found is None:
         raise JournalError(

@@ -131,7 +131,7 @@ def _prepare(agent: Agent | RoutingAgent | EvaluationAgent) -> None:
         for inner in _agents_of(agent)[1:]:
             _prepare(inner)
         if agent.tooling.servers:
-            from flowengine.agents.tools.mcp.client import check_library  # Most agents name no server.
+            from flowengine.agents.tools.mcp.server_clients import check_library  # Most agents name no server.
 
             check_library()
         for provider in () if agent.sources is None else agent.sources.providers:
@@ -226,7 +226,7 @@ class AgentNode(AskingNode):
         return self._repeats and bool(self.prototype.tooling.servers)
 
     async def check_servers(self, path: str, scope: RunScope) -> None:
-        from flowengine.agents.tools.mcp.client import serve  # Most agents name no server.
+        from flowengine.agents.tools.mcp.server_clients import serve  # Most agents name no server.
 
         agent = self.prototype
         with naming(agent.name):

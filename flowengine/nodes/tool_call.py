@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack, cast
 
 from flowengine.agents.tools.function_tool import tool_of
-from flowengine.agents.tools.mcp.client import ServerTool, check_library
+from flowengine.agents.tools.mcp.server_clients import ServerTool, check_library
 from flowengine.agents.tools.tool import ArgumentCheck, Tool, ToolResult, checking
 from flowengine.agents.tools.toolset import ApprovalRules
 from flowengine.core.context import Context, NodeResult

@@ -18,7 +18,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast
 from flowengine.agents.agent import Agent
 from flowengine.agents.tool_loop import Bringer, ToolLoop
 from flowengine.agents.tooling import Tooling
-from flowengine.agents.tools.mcp.client import ServerTool
+from flowengine.agents.tools.mcp.server_clients import ServerTool
 from flowengine.agents.tools.mcp.server_settings import McpServer
 from flowengine.agents.tools.tool import Tool, ToolResult
 from flowengine.agents.tools.toolset import ToolSet

@@ -381,7 +381,7 @@ ATTEMPTS = {
     'TypedContext.create("a", "b", Recent).data': "get_data()",
     'TypedContext.create("a", "b", Recent).setData({})': "did you mean 'set_data'",
     'ChannelMemory("c", "n", long_term_memory="x")': "did you mean 'long_term'",
-    'flowengine.memory.Memory("channel", "c", "long_term", "t", NOW).content': "did you mean 'text'",
+    'flowengine.agents.memory.Memory("channel", "c", "long_term", "t", NOW).content': "did you mean 'text'",
     'PromptRecord(object(), ChannelMessages("c", "n", ()))': "a persona is the text",
     'Flow("f", {"a": FunctionNode(no_op)}).run_sync("text")': "are a mapping",
     "set_state()": "return NodeResult(state=",

@@ -12,7 +12,7 @@ import pytest
 
 from flowengine import Flow
 from flowengine.agents.tools.function_tool import tool
-from flowengine.agents.tools.mcp.client import ServerTool
+from flowengine.agents.tools.mcp.server_clients import ServerTool
 from flowengine.agents.tools.mcp.server_settings import McpServer
 from flowengine.core.records import EffectDecided, ToolCall
 from flowengine.engine.events import Event, NodeRecorded

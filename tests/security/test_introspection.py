@@ -82,7 +82,7 @@ def test_what_holds_an_environment_does_not_show_it():
 def test_help_tells_no_value_of_the_environment():
     code = (
         "import pydoc, flowengine, flowengine.web.app as app, flowengine.runtime.queue.worker as worker\n"
-        "import flowengine.agents.model_environment as models, flowengine.agents.tools.mcp.client as mcp\n"
+        "import flowengine.agents.model_environment as models, flowengine.agents.tools.mcp.server_clients as mcp\n"
         "import flowengine.models.open as detect\n"
         "for name in flowengine.__all__:\n"
         "    print(pydoc.render_doc(getattr(flowengine, name), renderer=pydoc.plaintext))\n"

@@ -6,7 +6,7 @@ import os
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import asynccontextmanager
 
-from flowengine.agents.tools.mcp.client import serve
+from flowengine.agents.tools.mcp.server_clients import serve
 from flowengine.agents.tools.mcp.server_settings import McpServer
 from flowengine.agents.tools.toolset import ToolSet
 from flowengine.core.run_scope import RunScope

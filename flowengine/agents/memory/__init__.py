@@ -77,9 +77,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    modules = (import_module(f"flowengine.memory.{each}") for each in _MODULES if name in __all__)
+    modules = (import_module(f"flowengine.agents.memory.{each}") for each in _MODULES if name in __all__)
     module = next((each for each in modules if name in each.__all__), None)
     if module is None:
-        raise AttributeError(f"module 'flowengine.memory' has no attribute {name!r}")
+        raise AttributeError(f"module 'flowengine.agents.memory' has no attribute {name!r}")
     globals()[name] = value = getattr(module, name)
     return value

@@ -29,7 +29,7 @@ def skill_messages(locale: str) -> Messages:
     """The texts of a locale, by `section.key`; an unknown one is a `DefinitionError`."""
     if locale not in LOCALES:
         raise DefinitionError(f"unknown locale {locale!r}; there are {', '.join(LOCALES)}")
-    source = files("flowengine.skills").joinpath("locales", f"{locale}.toml").read_text(encoding="utf-8")
+    source = files("flowengine.agents.skills").joinpath("locales", f"{locale}.toml").read_text(encoding="utf-8")
     sections = cast("dict[str, dict[str, str]]", tomllib.loads(source))
     return Messages(locale, {f"{name}.{key}": text for name, each in sections.items() for key, text in each.items()})
 

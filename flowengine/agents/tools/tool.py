@@ -2,7 +2,7 @@
 
 It knows names, effects, time limits, and how a failure becomes a result that the model can read and
 mend. It knows neither Python functions (`flowengine.agents.tools.function_tool`) nor servers
-(`flowengine.agents.tools.mcp.client`): both are a `run` handed to a `Tool`. Recording a call and asking for a
+(`flowengine.agents.tools.mcp.server_clients`): both are a `run` handed to a `Tool`. Recording a call and asking for a
 person's consent belong to the caller, which finds the tool's `effect` here.
 
 Arguments are checked against the tool's JSON Schema before the tool is called. A server's schema is the server's text:

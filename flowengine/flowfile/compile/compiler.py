@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flowengine.agents.settings import Surroundings
-from flowengine.agents.tools.mcp.client import ServerTool
+from flowengine.agents.tools.mcp.server_clients import ServerTool
 from flowengine.agents.tools.tool import Tool
 from flowengine.core.budget import Budget
 from flowengine.engine.merging import StateKey

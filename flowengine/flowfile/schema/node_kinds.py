@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from flowengine.agents.agent import Agent
     from flowengine.agents.evaluation import EvaluationAgent
     from flowengine.agents.routing import RoutingAgent
-    from flowengine.agents.tools.mcp.client import ServerTool
+    from flowengine.agents.tools.mcp.server_clients import ServerTool
     from flowengine.agents.tools.tool import Tool
     from flowengine.flowfile.schema.agent_settings import AgentRouting
     from flowengine.nodes.agent import Templated

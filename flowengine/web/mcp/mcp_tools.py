@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 
 import mcp_types as types
 
-from flowengine.agents.tools.mcp.client import ServerTool
+from flowengine.agents.tools.mcp.server_clients import ServerTool
 from flowengine.core.json_values import dumps, to_json_value
 from flowengine.core.values import is_map
 from flowengine.flow import Flow

@@ -429,5 +429,5 @@ def test_a_flow_with_a_server_says_what_to_install_where_the_library_is_missing(
 
 
 def test_the_library_is_not_loaded_before_it_is_needed() -> None:
-    code = "import sys, flowengine.agents.tools.mcp.client; sys.exit('mcp' in sys.modules or 'httpx2' in sys.modules)"
+    code = "import sys, flowengine.agents.tools.mcp.server_clients; sys.exit(bool({'mcp', 'httpx2'} & {*sys.modules}))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

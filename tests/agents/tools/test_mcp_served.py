@@ -14,8 +14,8 @@ import anyio
 import pytest
 from mcp import Client
 
-from flowengine.agents.tools.mcp.client import Served, serve
 from flowengine.agents.tools.mcp.connection import McpConnection
+from flowengine.agents.tools.mcp.server_clients import Served, serve
 from flowengine.agents.tools.mcp.server_settings import McpServer
 from flowengine.agents.tools.toolset import Offer
 from flowengine.core.run_scope import RunScope

@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from flowengine.agents.tools.function_tool import tool_of
-from flowengine.agents.tools.mcp.client import ServerTool, serve
+from flowengine.agents.tools.mcp.server_clients import ServerTool, serve
 from flowengine.agents.tools.mcp.server_settings import McpServer
 from flowengine.agents.tools.tool import ArgumentCheck, ToolResult
 from flowengine.core.run_scope import RunScope

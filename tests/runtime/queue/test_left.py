@@ -11,7 +11,7 @@ import anyio
 import psycopg
 import pytest
 
-from flowengine.agents.tools.mcp import client as mcp_client
+from flowengine.agents.tools.mcp import server_clients as mcp_client
 from flowengine.engine.events import NodeFinished, RunFinished, RunResumed
 from flowengine.errors import DefinitionError, JournalError
 from flowengine.flow import Flow

@@ -263,6 +263,8 @@ def test_a_failure_of_ours_while_an_answer_is_read_is_not_passed_over(
 
 
 def test_without_its_library_emitting_says_what_to_install() -> None:
-    code = "import sys; sys.modules['opentelemetry'] = None\nfrom flowengine.runtime.telemetry.otel import emit\nemit([])\n"
+    code = (
+        "import sys; sys.modules['opentelemetry'] = None\nimport flowengine.runtime.telemetry.otel as o\no.emit([])\n"
+    )
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "OpenTelemetry is not installed: pip install 'flowengine-dag[otel]'" in told.stderr

@@ -1,7 +1,7 @@
 """Keeps items in SQLite: for good, and found by their words within one scope.
 
-It knows SQL. Which items can answer is the index's matter (`flowengine.agents.memory.items.word_index`), which of them answers
-best the ranking's.
+It knows SQL. Which items can answer is the index's matter (`flowengine.agents.memory.items.word_index`), which of them
+answers best the ranking's.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Makes the words by which a memory is found, of what is remembered and of what is asked. Pure functions.
 
-The terms are those of every retrieval here (`flowengine.agents.retrieval.terms`). Memories are short and asked for in other
-words than they were told in, so words are coarser: one of Latin script counts by its beginning (`allergy`,
+The terms are those of every retrieval here (`flowengine.agents.retrieval.terms`). Memories are short and asked for in
+other words than they were told in, so words are coarser: one of Latin script counts by its beginning (`allergy`,
 `allergic`), a Chinese character also by itself (住む, 住んで), and a pair of characters only where both are of one
 script, since others straddle two words.
 """

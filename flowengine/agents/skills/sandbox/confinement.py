@@ -1,8 +1,8 @@
 """Builds the command that runs a script under bubblewrap, and makes a skill's folder readable for it.
 
 A script sees a file system of its own: programs and this Python read-only, its skill read-only under `/skill`
-(`flowengine.agents.skills.skill_files`), and a scratch folder in memory. It has no network, sees no other process, and its
-environment is what is written here.
+(`flowengine.agents.skills.skill_files`), and a scratch folder in memory. It has no network, sees no other process, and
+its environment is what is written here.
 
 Two things are easily got wrong. The kernel ignores the limit on processes for root, so root first becomes `nobody`;
 and as `nobody` cannot reach folders of root's, they are mounted before that, by a first bubblewrap that confines

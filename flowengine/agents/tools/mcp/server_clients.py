@@ -5,7 +5,7 @@
         offer = Offer(served.sets)
 
 It starts the servers side by side and ends them all, and opens single tools of them. What happens to one server is the
-matter of `flowengine.agents.tools.mcp.owner`. The `mcp` library is loaded here, in a thread, and only when it is needed.
+matter of `flowengine.agents.tools.mcp.owner`. The `mcp` library is loaded here, in a thread, and only when needed.
 """
 
 from __future__ import annotations
