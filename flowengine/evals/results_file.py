@@ -37,6 +37,7 @@ def to_record(result: RowResult) -> dict[str, Any]:
         "model_calls": result.spent.model_calls,
         "tokens": result.spent.tokens,
         "cost_usd": None if result.spent.unpriced_calls else result.spent.cost_usd,
+        **({"stand_in": True} if result.has_stand_in else {}),
         "seconds": round(result.seconds, 6),
         "data": result.row.data,
     }
@@ -65,7 +66,10 @@ class ResultsFile:
         if self._is_table:
             self._table = csv.writer(self._file, delimiter="\t" if self.path.suffix.lower() == ".tsv" else ",")
             taken = {*columns}
-            row, *own = (_find_free_name(name, "run", taken) for name in ("row", "status", "error", "cost_usd", "run"))
+            row, *own = (
+                _find_free_name(name, "run", taken)
+                for name in ("row", "status", "error", "cost_usd", "run", "stand_in")
+            )
             named = [_find_free_name(name, "output", taken) for name in outputs]
             self._table.writerow([row, *columns, *named, *own])
 
@@ -84,7 +88,8 @@ class ResultsFile:
         given = [to_safe_cell(data.get(name)) for name in self._columns]
         made = [to_safe_cell(result.outputs.get(name)) for name in self._outputs]
         cost = "" if record["cost_usd"] is None else f"{record['cost_usd']:.6g}"
-        return [str(result.row.number), *given, *made, result.status, to_safe_cell(error), cost, result.run_id or ""]
+        own = [result.status, to_safe_cell(error), cost, result.run_id or "", "yes" if result.has_stand_in else ""]
+        return [str(result.row.number), *given, *made, *own]
 
     def __enter__(self) -> ResultsFile:
         return self

@@ -126,14 +126,17 @@ def _agents_of(agent: Agent | RoutingAgent | EvaluationAgent) -> Sequence[Agent 
 
 def _prepare(agent: Agent | RoutingAgent | EvaluationAgent) -> None:
     """Open every model that an agent will ask, those of judge, router and context providers included; and see that
-    there is a library for its MCP servers."""
+    there is a library for its MCP servers, and what their headers are made of."""
     if isinstance(agent, Agent):
         for inner in _agents_of(agent)[1:]:
             _prepare(inner)
         if agent.tooling.servers:
             from flowengine.agents.tools.mcp.server_clients import check_library  # Most agents name no server.
+            from flowengine.agents.tools.mcp.server_settings import header_values
 
             check_library()
+            for server in agent.tooling.servers:
+                header_values(server, agent.settings.surroundings.environ)
         for provider in () if agent.sources is None else agent.sources.providers:
             provider.prepare_models(NamedModels(agent.settings.surroundings))
     prepare_model(agent.settings, has_tools=isinstance(agent, Agent) and agent.may_call_tools)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Unpack, cast
 
 from flowengine.agents.tools.function_tool import tool_of
 from flowengine.agents.tools.mcp.server_clients import ServerTool, check_library
+from flowengine.agents.tools.mcp.server_settings import header_values
 from flowengine.agents.tools.tool import ArgumentCheck, Tool, ToolResult, checking
 from flowengine.agents.tools.toolset import ApprovalRules
 from flowengine.core.context import Context, NodeResult
@@ -101,6 +102,7 @@ class ToolNode(FlowNode):
     def prepare(self) -> None:
         if isinstance(self.tool, ServerTool):
             check_library()
+            header_values(self.tool.server, self.tool.environ)
 
     @property
     def checks_servers(self) -> bool:

@@ -66,6 +66,19 @@ def test_rows_and_results_that_another_process_is_at_work_on_are_left_alone(flow
     assert (folder / "out.jsonl").read_text() == results
 
 
+def test_the_hint_after_a_fresh_set_was_cut_short_pays_for_nothing_again(flowengine: Command, folder: Path) -> None:
+    (folder / "rows.jsonl").write_text("".join(f'{{"text": "{each}"}}\n' for each in "abc"))
+    (folder / "asks.yaml").write_text(
+        "flowengine: v1\nname: asks\ninputs: {text: {type: string}}\n"
+        'nodes: {one: {model: offline, prompt: "{{ inputs.text }}"}}\n'
+    )
+    command = ("run", "asks.yaml", "--data", "rows.jsonl", "--concurrency", "1")
+    cut = flowengine(*command, "--fresh", "--max-calls", "2")
+    assert (cut.code, "the same command without --fresh goes on where it was" in cut.err) == (4, True), cut.err
+    asked = flowengine(*command)
+    assert (asked.code, "3 succeeded, 2 were done before" in asked.err) == (0, True), asked.err
+
+
 def test_an_edited_flow_is_told_with_the_two_ways_on(flowengine: Command, folder: Path) -> None:
     (folder / "rows.jsonl").write_text('{"text": "a"}\n')
     flow = folder / "shout.yaml"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from pathlib import Path
 
@@ -64,6 +65,16 @@ def test_a_server_does_not_start_where_the_stand_in_would_answer_unasked(
     (asking / "asks.yaml").write_text(ASKS.replace("{prompt", "{model: openai/gpt-4o-mini, prompt"))
     said = flowengine("serve", "asks.yaml", "--port", "0")
     assert (said.code, "needs a key: set OPENAI_API_KEY" in said.err) == (2, True), said.err
+
+
+def test_each_row_of_results_says_that_the_stand_in_answered_it(flowengine: Command, asking: Path) -> None:
+    for ending in ("csv", "csv", "jsonl"):  # The second time they are read from their records.
+        flowengine("run", "asks.yaml", "--data", "rows.jsonl", "-o", f"out.{ending}")
+    head, row = csv.reader((asking / "out.csv").read_text().splitlines())
+    assert (head[-1], row[-1]) == ("stand_in", "yes")
+    assert json.loads((asking / "out.jsonl").read_text())["stand_in"] is True
+    flowengine("run", "shout.yaml", "--data", "rows.jsonl", "-o", "none.csv")
+    assert [each[-1] for each in csv.reader((asking / "none.csv").read_text().splitlines())] == ["stand_in", ""]
 
 
 def test_rows_of_the_stand_in_are_no_answers_of_a_model_that_is_chosen_later(

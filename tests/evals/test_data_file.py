@@ -134,7 +134,7 @@ def test_a_table_of_results_has_no_two_columns_of_one_name(tmp_path: Path) -> No
     [read] = read_rows(path)
     assert read.values == {
         "row": "1", "status": "new", "text": "a", "output.text": "A", "output.run": "ran", "output.error": "no error",
-        "run.status": "succeeded", "error": "", "cost_usd": "0", "run": "r1",
+        "run.status": "succeeded", "error": "", "cost_usd": "0", "run": "r1", "stand_in": "",
     }  # fmt: skip
 
 

@@ -260,3 +260,20 @@ async def test_an_external_call_that_its_server_died_in_is_asked_about(calls: Pa
     assert counted(calls) == "called\n"
     done = await flow.resume("r", store=store, assume_done=["a"])
     assert (done.status, done.outputs) == ("succeeded", {"a": None})
+
+
+def test_a_variable_of_a_servers_headers_that_is_not_set_is_told_before_anything_runs(tmp_path: Path) -> None:
+    settings = 'url = "https://desk.example/mcp"\nheaders_env = {Authorization = "DESK_TOKEN"}\n'
+    project = f'allow_mcp = ["https://desk.example/mcp"]\n[mcp_servers.desk]\n{settings}'
+    (tmp_path / "flowengine.toml").write_text(project)
+    server = "{name: desk, url: https://desk.example/mcp, headers_env: {Authorization: DESK_TOKEN}}"
+    kinds = {
+        "agent": f"{{model: offline, prompt: x, mcp_servers: [{server}]}}",
+        "tool": "{type: tool, tool: desk.find}",
+    }
+    for name, kind in kinds.items():
+        file = tmp_path / f"{name}.yaml"
+        file.write_text(f"flowengine: v1\nname: {name}\nnodes: {{a: {kind}}}\n")
+        with pytest.raises(DefinitionError, match="environment variable DESK_TOKEN, which is not set"):
+            Flow.from_yaml(file, environ={}).plan.prepare()
+        Flow.from_yaml(file, environ={"DESK_TOKEN": "x"}).plan.prepare()

@@ -36,7 +36,8 @@ from flowengine.core.budget import Budget, Ledger, Spending, explain_unpriced
 from flowengine.core.cancellation import start_apart
 from flowengine.core.context import EMPTY, RunStatus
 from flowengine.core.json_values import dumps
-from flowengine.engine.events import ErrorInfo, Event, RunFinished, RunResumed
+from flowengine.core.records import ModelCall
+from flowengine.engine.events import ErrorInfo, Event, NodeRecorded, RunFinished, RunResumed
 from flowengine.engine.ports import JournalStore, RunInfo
 from flowengine.engine.restoring import History
 from flowengine.engine.scheduler import error_info
@@ -49,6 +50,7 @@ from flowengine.errors import (
     RunError,
 )
 from flowengine.journal.run_lookup import check_labels
+from flowengine.models.vendors import is_stand_in
 from flowengine.nodes.compiled_flow import CompiledFlow
 from flowengine.runtime.local.local import resume, start
 from flowengine.runtime.run import DEFAULTS, Run, RunOptions
@@ -109,6 +111,8 @@ class RowResult(NamedTuple):
     """Whether it had ended before, and was read from its record."""
     run: Run | None = None
     """None where it was read from its record, did not begin, or was put aside meanwhile."""
+    has_stand_in: bool = False
+    """Whether the offline stand-in gave an answer in it."""
 
     @property
     def succeeded(self) -> bool:
@@ -352,7 +356,18 @@ class RowRuns:
             return RowResult(row, run_id, "failed", EMPTY, error_info(error), None, before, monotonic() - begun)
         each.seconds += monotonic() - begun
         took, spent = each.seconds, ledger.spent
-        return RowResult(row, run_id, run.status, run.outputs, run.error, run.failed_node, spent, took, run=run)
+        return RowResult(
+            row,
+            run_id,
+            run.status,
+            run.outputs,
+            run.error,
+            run.failed_node,
+            spent,
+            took,
+            run=run,
+            has_stand_in=_has_stand_in(run.events),
+        )
 
     async def _run(self, row: DataRow, run_id: str, is_known: bool, ledger: Ledger) -> Run:
         plan = self.plan if self.plan_of is None else self.plan_of(row)
@@ -381,8 +396,14 @@ class RowRuns:
             return RowResult(row, known.run_id, "running", EMPTY, None, None, Spending(), 0.0, was_there=True)
         spent, took = History(events).sum_spending(), _sum_working_seconds(events)
         return RowResult(
-            row, known.run_id, last.status, last.outputs or EMPTY, last.error, last.node, spent, took, was_there=True
-        )
+            row, known.run_id, last.status, last.outputs or EMPTY, last.error, last.node, spent, took, was_there=True,
+            has_stand_in=_has_stand_in(events),
+        )  # fmt: skip
+
+
+def _has_stand_in(events: Sequence[Event]) -> bool:
+    records = (each.record for each in events if isinstance(each, NodeRecorded))
+    return any(isinstance(each, ModelCall) and is_stand_in(each.provider) for each in records)
 
 
 def _sum_working_seconds(events: Sequence[Event]) -> float:
