@@ -409,6 +409,11 @@ CLOSED: dict[str, tuple[str, bool]] = {
         f"{SEND}when: nodes.ok.output.choice == 'yes', with: {{text: '{{{{ nodes.a.output.t }}}}'}}}}",
         True,
     ),
+    "an approval whose choices all lead to it": (
+        "  ok: {type: approval, message: '{{ nodes.a.output.t }}', routes: {yes: send, no: send}}\n"
+        f"{SEND}with: {{text: '{{{{ nodes.a.output.t }}}}'}}}}",
+        False,
+    ),
     "an approval that shows another field": (
         "  ok: {type: approval, message: '{{ nodes.a.output.u }}', routes: {yes: send, no: {}}}\n"
         f"{SEND}with: {{text: '{{{{ nodes.a.output.t }}}}'}}}}",

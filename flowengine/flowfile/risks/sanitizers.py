@@ -23,7 +23,15 @@ from jinja2 import nodes as syntax
 from flowengine.core.templating.parse import lone_expression, parse_expression, parse_template
 from flowengine.engine.graph import ON_ERROR
 from flowengine.errors import TemplateSyntaxError
-from flowengine.flowfile.analysis.flow_nodes import NodePath, is_condition, is_evaluation, key_path, labels_of, nodes_of
+from flowengine.flowfile.analysis.flow_nodes import (
+    NodePath,
+    is_condition,
+    is_evaluation,
+    key_path,
+    labels_of,
+    nodes_of,
+    routes_of,
+)
 from flowengine.flowfile.analysis.level_analysis import LevelAnalysis, runs_of
 from flowengine.flowfile.analysis.references import reads_of
 from flowengine.flowfile.schema.flow_file import FlowSpec
@@ -117,7 +125,9 @@ def _closed_by(
         printed = [use.reference.path for use in uses if use.reference.carried and use.reference.whole]
         shown = [each for each in printed if not _is_file(spec, each)]
         expired: Any = getattr(node, "on_expire", None)
-        yield labels_of(spec, path[-1], path[:-1]) - {expired, ON_ERROR}, shown
+        ways = {each.label: each.target for each in routes_of(spec, path[-1], path[:-1]) if each.label != ON_ERROR}
+        if len(ways) < 2 or None in ways.values() or len(set(ways.values())) > 1:  # Else nobody is asked, only told.
+            yield frozenset(ways) - {expired}, shown
     elif is_evaluation(node) and node.call is not None:
         target = ("shared_state", "_last_generation") if node.target is None else _lone_path(node.target)
         yield frozenset({"pass"}), [] if target is None else [target]
