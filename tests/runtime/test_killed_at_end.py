@@ -24,7 +24,8 @@ from flowengine.agents.agent import Agent
 from flowengine.flow import Flow
 from flowengine.models.scripted import ScriptedModel
 from flowengine.agents.context.conversation import ConversationHistoryProvider
-from flowengine.runtime import local, sessions
+from flowengine.runtime import sessions
+from flowengine.runtime.local import local_execution
 
 def flow(folder):
     agent = Agent(
@@ -41,12 +42,12 @@ if __name__ == "__main__":
     if moment == "before the session is kept":
         sessions._save = die
     else:
-        committed = local.commit_events
+        committed = local_execution.commit_events
         async def dying(journal, *events):
             if not events:  # The journal has taken the end.
                 die()
             await committed(journal, *events)
-        local.commit_events = dying
+        local_execution.commit_events = dying
     flow(folder).run_sync({"x": "Which tea?"}, store=f"sqlite:///{folder}/runs.db", run_id="r1", session="ann")
 """
 
