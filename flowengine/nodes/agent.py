@@ -301,6 +301,17 @@ class AgentNode(AskingNode):
         )
 
 
+def _check_routes(agent: RoutingAgent, targets: Mapping[str, str | None], *, needs_all: bool) -> None:
+    for label in agent.routes if needs_all else ():  # Its answer would be paid for, and lead to an error.
+        if find_label(label, targets) is None:
+            text = f"no target for the route '{label}' of agent '{agent.name}'; None, where it leads nowhere"
+            raise DefinitionError(text)
+    for label in targets:
+        if find_label(label, agent.routes) is None:
+            text = f"agent '{agent.name}' has no route '{label}'{did_you_mean(label, agent.routes)}"
+            raise DefinitionError(text)
+
+
 class RoutingNode(AskingNode):
     """Asks a routing agent for a label; `targets` says which node a label leads to (None: nowhere).
 
@@ -320,15 +331,8 @@ class RoutingNode(AskingNode):
         **settings: Unpack[NodeSettings],
     ) -> None:
         check_arguments(RoutingNode.__init__, locals())
-        if fallback is None and isinstance(agent, RoutingAgent):
-            for label in agent.routes:  # Its answer would be paid for, and lead to an error.
-                if find_label(label, targets) is None:
-                    text = f"no target for the route '{label}' of agent '{agent.name}'; None, where it leads nowhere"
-                    raise DefinitionError(text)
-        for label in targets if isinstance(agent, RoutingAgent) else ():
-            if find_label(label, agent.routes) is None:
-                text = f"agent '{agent.name}' has no route '{label}'{did_you_mean(label, agent.routes)}"
-                raise DefinitionError(text)
+        if isinstance(agent, RoutingAgent):
+            _check_routes(agent, targets, needs_all=fallback is None)
         super().__init__(**settings)
         self.agent = agent
         self.target = target

@@ -263,7 +263,9 @@ def find_rewrites(files: PythonFiles) -> Iterator[tuple[str, SourcePlace]]:
     for key in _REWRITTEN:
         for file in files.names:
             source = files.parse_file(file, key)
-            for node in ast.walk(source.tree) if source is not None else ():
+            if source is None:
+                continue
+            for node in ast.walk(source.tree):
                 if any(_sets_key(target, key) for target in targets_of(node)) or _calls_setattr(node, key):
                     yield key, source.place(node)
 
