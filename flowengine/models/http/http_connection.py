@@ -142,7 +142,7 @@ class HttpConnection:
                     return await self._stream.receive(_CHUNK)
                 except anyio.get_cancelled_exc_class() as error:
                     self.cancellation = error
-            return await self._read_late(self.cancellation)
+            return await self._read_late()
         except anyio.EndOfStream:
             return b""
         except (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
@@ -154,13 +154,13 @@ class HttpConnection:
         # Of a connection that was used before, it is the end of an idle one that was on its way to us.
         return BrokenExchangeError(told, is_unread=self.idle_since > 0)
 
-    async def _read_late(self, cancellation: BaseException) -> bytes:
+    async def _read_late(self) -> bytes:
         """Reads a complete answer although the reader is cancelled, because it is paid for."""
-        if self._late_bytes > _MOST_LATE:
-            raise cancellation
-        for _ in range(_TRIES):
+        for _ in range(_TRIES if self._late_bytes <= _MOST_LATE else 0):
             with anyio.move_on_after(_TRY, shield=True):
                 data = await self._stream.receive(_CHUNK)
                 self._late_bytes += len(data)
                 return data
+        cancellation, self.cancellation = self.cancellation, None  # Passed on: a deadline's own scope ends it there.
+        assert cancellation is not None
         raise cancellation

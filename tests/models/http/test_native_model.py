@@ -380,6 +380,7 @@ async def test_a_complete_answer_is_kept_however_its_connection_ends_or_stays_op
     with ScriptedHttp(answer) as address:
         model = tap_model(model_at(address, provider), lambda *_: None)
         reply = await model.complete(asking())
+        await anyio.lowlevel.checkpoint()  # What ended the wait has ended with it.
     assert (reply.content, reply.usage[:2], reply.attempts) == ("hi", (9, 3), 1)
 
 
@@ -391,6 +392,7 @@ async def test_a_whole_answer_is_kept_although_its_formal_end_is_missing(close: 
     with ScriptedHttp([HEAD % b"application/json" + parts[0], b"+" + parts[1] + close]) as address:
         model = model_at(address)
         reply = await (tap_model(model, lambda *_: None) if is_streamed else model).complete(asking())
+        await anyio.lowlevel.checkpoint()
     assert reply.content == "hi {}"
 
 
