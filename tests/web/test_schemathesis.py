@@ -65,7 +65,7 @@ pytestmark = pytest.mark.long
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     if find_spec("schemathesis") is None:
-        missing("schemathesis is not installed (pip install schemathesis)")
+        missing("`schemathesis` is not installed (it comes with the extra `dev`)")
     for name in SAMPLES:
         shutil.copy(ROOT / "flows" / f"{name}.yaml", tmp_path)
     (tmp_path / "every_input.yaml").write_text(EVERY_INPUT)
