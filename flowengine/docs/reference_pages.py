@@ -190,7 +190,7 @@ _DIFFERENCES: Final = (
     ("what is absent, where it is printed, gone through or calculated with", "empty", "an error; give `default(…)`"),
     ("what is absent under `==` and `in`", "equals what is absent", "equals nothing"),
     ("`{{ x if y }}`", "prints nothing where `y` does not hold", "an error there (`validate` says so: FE903)"),
-    ("a bare expression (`if`, `when`, `until`, …)", "any value is true or false", "only true and false are"),
+    ("a bare expression (`if`, `when`, `until`, …)", "any value is true or false", "only true and false (FE313)"),
     ("a `set` behind a block (`for`, `with`, `set`) that reads an outer name", "hides the outer name in the block",
      "the block reads the outer value"),
     ("`tojson`", "sorted keys, escapes for HTML", "the order as it is, `é` as it is"),

@@ -28,7 +28,7 @@ from flowengine.flowfile.analysis.level_analysis import runs_of
 from flowengine.flowfile.analysis.references import Text, code_of, reads_of, servers_of, texts_of
 from flowengine.flowfile.checks.agent_sources import check_attachments, check_context, check_models, sources_of
 from flowengine.flowfile.checks.code_texts import check_code_texts
-from flowengine.flowfile.checks.names import check_bodies, check_names, check_switches
+from flowengine.flowfile.checks.names import check_bodies, check_decisions, check_names, check_switches
 from flowengine.flowfile.checks.permissions import (
     check_approvals,
     check_code,
@@ -300,6 +300,7 @@ def _check(
         check_subflows(spec, project, subflows, beside, whole=whole)
     check_bodies(spec, report)
     check_names(spec, () if project is None else project.allow_env, report)
+    check_decisions(spec, report)
     _check_runs(spec, report, warnings=warnings)
     if whole and "condition" in types:
         check_switches(spec, report)

@@ -476,6 +476,17 @@ CASES: dict[str, list[tuple[str, str]]] = {
             "4:25: FE311 node 'm.n': a map goes over a list, and 'each.index' is of type number",
         ),
     ],
+    "FE313": [
+        (
+            "inputs: {q: {type: string}}\nnodes: {a: {prompt: x, when: inputs.q}}",
+            "4:30: FE313 node 'a': `when` is true or false, and 'inputs.q' is of type string; compare it",
+        ),
+        (
+            "inputs: {l: {type: array}}\n"
+            "nodes: {c: {type: condition, cases: [{if: inputs.l | length, then: a}], else: a}, a: {prompt: x}}",
+            "FE313 node 'c': `if` is true or false, and 'inputs.l | length' is of type integer",
+        ),
+    ],
     "FE312": [
         (
             "inputs: {n: {}}\nagents: {w: {instructions: '"

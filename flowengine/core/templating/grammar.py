@@ -18,6 +18,7 @@ from jinja2.lexer import TokenStream, newline_re
 from jinja2.parser import Parser
 
 from flowengine.core.templating.filters import FILTERS, TESTS, find_misfit
+from flowengine.core.templating.frame import Loop
 from flowengine.core.templating.limits import MAX_BRACKETS, MAX_DEPTH, MAX_SOURCE, MAX_TOKENS
 from flowengine.errors import TemplateSyntaxError, did_you_mean
 
@@ -222,6 +223,7 @@ def _check_tree(source: Source, tree: nodes.Node) -> None:
             node, depth = waiting.pop()
             _check_node(node, depth)
             waiting.extend((child, depth + 1) for child in node.iter_child_nodes())
+        _check_loops(tree)
     except _RefusedError as refused:
         raise source.error(str(refused), refused.offset) from None
 
@@ -252,6 +254,21 @@ def _check_node(node: nodes.Node, depth: int) -> None:
 def _check_for(node: nodes.For) -> None:
     if node.recursive:
         raise _RefusedError("a recursive loop is not allowed here", node)
+
+
+def _check_loops(tree: nodes.Node) -> None:
+    """Each field that `loop` does not have, inside of a loop: elsewhere the name may be that of an item."""
+    wrong = {
+        each: each.attr
+        for each in tree.find_all(nodes.Getattr)
+        if isinstance(each.node, nodes.Name) and each.node.name == "loop" and each.attr not in Loop._fields
+    }
+    if not wrong or any(each.name == "loop" and each.ctx == "store" for each in tree.find_all(nodes.Name)):
+        return
+    inside = (each for loop in tree.find_all(nodes.For) for part in loop.body for each in part.find_all(nodes.Getattr))
+    for each in inside:
+        if each in wrong:
+            raise _RefusedError(f"`loop` has no '{each.attr:.60}'{did_you_mean(each.attr[:60], Loop._fields)}", each)
 
 
 def _check_set_block(node: nodes.AssignBlock) -> None:

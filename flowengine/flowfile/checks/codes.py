@@ -304,6 +304,12 @@ CODES: Final[Mapping[str, Code]] = {
         "that. Over a whole flow these may be 20,000 references.",
         "1,000 nodes that name one agent, whose instructions read 21 values",
     ),
+    "FE313": Code(
+        "a decision by something that is neither true nor false",
+        "`if`, `when` and `until` take true and false alone: no text, number or list counts as one, as it would in "
+        "Jinja. Compare it: `inputs.q != ''`, `inputs.items | length > 0`.",
+        "when: inputs.items | length",
+    ),
     # --- FE4xx: types and values
     "FE401": Code("wrong type", "The value is of another type than the key takes.", "temperature: warm"),
     "FE402": Code(

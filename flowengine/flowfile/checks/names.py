@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING, Final, get_args
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final, get_args
+
+from jinja2 import nodes
 
 from flowengine.core.context import NodeStatus
-from flowengine.core.templating.parse import parse_template
+from flowengine.core.templating.parse import parse_expression, parse_template
 from flowengine.core.values import find_label
+from flowengine.errors import TemplateSyntaxError
 from flowengine.flowfile.analysis.flow_nodes import (
     NodePath,
     SpecLevel,
@@ -38,12 +41,14 @@ from flowengine.flowfile.checks.report import Report
 from flowengine.flowfile.compile.scope import ENGINE_KEYS, LOOP_OUTPUT, RESERVED, ROUND
 from flowengine.flowfile.schema.flow_file import FlowSpec
 from flowengine.flowfile.schema.keys import Shape
+from flowengine.flowfile.schema.node_kinds import NodeSpec
+from flowengine.flowfile.yaml.positions import KeyPath
 
 if TYPE_CHECKING:
     from flowengine.flowfile.kinds.loop_kind import LoopNodeSpec
     from flowengine.flowfile.kinds.map_kind import MapNodeSpec
 
-__all__ = ["check_bodies", "check_names", "check_switches"]
+__all__ = ["check_bodies", "check_decisions", "check_names", "check_switches"]
 
 # --- Checks of what maps and loops say about their bodies
 
@@ -133,6 +138,50 @@ def check_switches(spec: FlowSpec, report: Report) -> None:
         for label in never:
             text = f"'{node.switch}' never gives '{label}': it is one of {told}"
             report.at_key(code, text, (*key_path(path), "routes", label), report.nearest(label, labels))
+
+
+def check_decisions(spec: FlowSpec, report: Report) -> None:
+    """Bare expressions that decide and are known to be neither true nor false, as no text and no number is here. What
+    a node gives may be absent, which counts as false."""
+    for path, node in nodes_of(spec):
+        for at, text in _list_decisions(node):
+            if text.lstrip().startswith("nodes."):
+                continue
+            shape = over_shape(spec, path if at == ("until",) else path[:-1], text)
+            kind = _kind_of_value(text) if shape is None else shape.get("type")
+            if isinstance(kind, str) and kind != "boolean":
+                told = f"`{at[-1]}` is true or false, and '{text.strip():.60}' is of type {kind}"
+                report.at_value("FE313", told, (*key_path(path), *at), "; compare it with something")
+
+
+def _list_decisions(node: NodeSpec) -> Iterator[tuple[KeyPath, str]]:
+    given: list[tuple[KeyPath, Any]] = [(("when",), node.when), (("until",), getattr(node, "until", None))]
+    if is_condition(node):
+        given += [(("if",), node.if_), *((("cases", at, "if"), each.if_) for at, each in enumerate(node.cases or ()))]
+    yield from ((at, text) for at, text in given if isinstance(text, str))
+
+
+_KINDS: Final = {
+    **dict.fromkeys(("count", "length", "wordcount"), "integer"),
+    **dict.fromkeys(("capitalize", "join", "lower", "string", "title", "tojson", "trim", "upper"), "string"),
+    **dict.fromkeys(("list", "sort", "map", "select", "selectattr", "reject", "rejectattr", "unique"), "array"),
+}
+"""Filter → the type of all that it gives."""
+
+
+def _kind_of_value(text: str) -> str | None:
+    """The type of whatever an expression gives, where its outermost part decides that."""
+    try:
+        tree = parse_expression(text).tree
+    except TemplateSyntaxError:  # Told elsewhere.
+        return None
+    match tree:
+        case nodes.Filter(name=name):
+            return _KINDS.get(name)
+        case nodes.Concat():
+            return "string"
+        case _:
+            return None
 
 
 _MOST_LABELS: Final = 20

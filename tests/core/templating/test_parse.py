@@ -164,6 +164,7 @@ def test_lone_and_static_templates_are_told_apart(source: str, lone: bool, stati
         ("{% set x.y = 1 %}", "setting a field is not allowed here", 1, 8),
         ("{% autoescape true %}{% endautoescape %}", "{% autoescape %} is not allowed here", 1, 4),
         ("{% for x in xs recursive %}{% endfor %}", "a recursive loop is not allowed here", 1, 4),
+        ("{% for x in xs %}{{ loop.indx }}{% endfor %}", "`loop` has no 'indx'; did you mean 'index'?", 1, 25),
         ("{% do x %}", "Encountered unknown tag 'do'", 1, 4),
     ],
 )
