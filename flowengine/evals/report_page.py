@@ -1,4 +1,7 @@
-"""Writes a report of an eval as one page of HTML: no script, no other file, light enough for thousands of rows."""
+"""Writes a report of an eval as one page of HTML: no script, no other file, light enough for thousands of rows.
+
+Its parts are texts of HTML in which every value is escaped where it enters.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,8 @@ from flowengine.evals.report_formats import (
     scorer_cells,
     slice_rows,
 )
+from visualize.viewer.html import Markup
+from visualize.viewer.page import bare_file, bare_page
 
 __all__ = ["STYLE", "evals_page", "report_page"]
 
@@ -33,7 +38,8 @@ th{font-weight:600}td.n,th.n{text-align:right;font-variant-numeric:tabular-nums;
 .bad{color:var(--bad)}.good{color:var(--good)}.dim{color:var(--dim)}
 code{font-size:.9em}.text{max-width:34rem;overflow-wrap:anywhere}
 table.rows{table-layout:fixed}.group{content-visibility:auto;contain-intrinsic-size:auto 2200px}
-.bar{display:inline-block;height:.6rem;background:#57a;vertical-align:middle}
+.bar{height:.6rem;background:#57a;vertical-align:middle}
+.w-row{width:5rem}.w-status{width:6rem}.w-run{width:15rem}
 :target{outline:2px solid #57a}
 @media (max-width:44rem){table{display:block;overflow-x:auto}}
 """
@@ -41,8 +47,8 @@ _GROUP: Final = 50
 """Rows that a browser lays out together, when they come into view."""
 _MAX_CELL: Final = 120
 """Characters of a slice's name."""
-_WIDTHS: Final = {"row": "5rem", "status": "6rem", "scores": "auto", "output": "auto", "run": "15rem"}
-_COLUMNS: Final = "".join(["<colgroup>", *(f'<col style="width:{each}">' for each in _WIDTHS.values()), "</colgroup>"])
+_HEADS: Final = ("row", "status", "scores", "output", "run")
+_COLUMNS: Final = "".join(["<colgroup>", *(f'<col class="w-{name}">' for name in _HEADS), "</colgroup>"])
 """Of the groups behind the first one, which has the heads."""
 
 RunLink = Callable[[str], str]
@@ -56,21 +62,18 @@ def report_page(
     None where it stands in the page."""
     made = report.of
     title = f"{made.eval} {made.version}".strip()
-    return "".join(
-        [
-            _head(title, stylesheet),
-            heading,
-            f"<h1>{escape(title)}</h1>",
-            f"<p>{_summary(report)}</p>",
-            f"<p><strong>No language model answered</strong>: {escape(made.stand_in)}.</p>" if made.stand_in else "",
-            _scorers_table(report),
-            _slices_table(report),
-            "" if report.comparison is None else _comparison(report.comparison, run_link),
-            _worst(report, run_link),
-            _rows_table(report, run_link),
-            "</body></html>\n",
-        ]
-    )
+    parts = [
+        heading,
+        f"<h1>{escape(title)}</h1>",
+        f"<p>{_summary(report)}</p>",
+        f"<p><strong>No language model answered</strong>: {escape(made.stand_in)}.</p>" if made.stand_in else "",
+        _scorers_table(report),
+        _slices_table(report),
+        "" if report.comparison is None else _comparison(report.comparison, run_link),
+        _worst(report, run_link),
+        _rows_table(report, run_link),
+    ]
+    return _write_page(title, parts, stylesheet)
 
 
 def evals_page(
@@ -80,7 +83,7 @@ def evals_page(
     stylesheet: str | None = None,
 ) -> str:
     """The page that lists the evals of a store, with their sets."""
-    parts = [_head("Evals", stylesheet), "<h1>Evals</h1>"]
+    parts = ["<h1>Evals</h1>"]
     for name in names:
         rows = [
             [
@@ -95,18 +98,12 @@ def evals_page(
         parts += [f"<h2>{escape(name)}</h2>", _table(["set", "began", "version", "runs", "means"], rows)]
     if not names:
         parts.append("<p>There are none yet: <code>flowengine eval FILE</code>.</p>")
-    return "".join([*parts, "</body></html>\n"])
+    return _write_page("Evals", parts, stylesheet)
 
 
-def _head(title: str, stylesheet: str | None) -> str:
-    policy, style = "", f'<link rel="stylesheet" href="{escape(stylesheet or "")}">'
-    if stylesheet is None:  # The server of a page says in a header what it may load.
-        said = "default-src 'none'; style-src 'unsafe-inline'"
-        policy, style = f'<meta http-equiv="Content-Security-Policy" content="{said}">', f"<style>{STYLE}</style>"
-    return (
-        f'<!doctype html><html lang="en"><head><meta charset="utf-8">{policy}'
-        f'<meta name="viewport" content="width=device-width"><title>{escape(title)}</title>{style}</head><body>'
-    )
+def _write_page(title: str, parts: Iterable[str], stylesheet: str | None) -> str:
+    content = Markup("".join(parts))
+    return bare_file(title, STYLE, content) if stylesheet is None else bare_page(title, stylesheet, content)
 
 
 def _summary(report: EvalReport) -> str:
@@ -142,7 +139,7 @@ def _scorers_table(report: EvalReport) -> str:
 
 
 def _bar(mean: float) -> str:
-    return f'<span class="bar" style="width:{0 if math.isnan(mean) else round(120 * mean)}px"></span>'
+    return f'<svg class="bar" width="{0 if math.isnan(mean) else round(120 * mean)}" aria-hidden="true"></svg>'
 
 
 def _slices_table(report: EvalReport) -> str:
@@ -211,7 +208,7 @@ def _scores(report: EvalReport, row: EvalRow, *, reasons: bool) -> str:
 
 
 def _rows_table(report: EvalReport, run_link: RunLink | None) -> str:
-    heads = "".join(f'<th style="width:{width}">{name}</th>' for name, width in _WIDTHS.items())
+    heads = "".join(f'<th class="w-{name}">{name}</th>' for name in _HEADS)
     head = f"<thead><tr>{heads}</tr></thead>"
     return f"<h2>All rows</h2>{''.join(_groups(report, head, run_link))}"
 

@@ -254,6 +254,7 @@ def _check_formats(report: EvalReport, store: MemoryStore) -> None:
     assert "| scorer | mean \\[95 %\\] |" in to_markdown(report)
     page = report_page(report, run_link=lambda run: f"/runs/{run}")
     assert "<script" not in page
+    assert " style=" not in page  # No page may hold styles of its own.
     assert "<b>bad" not in page
     assert f'href="/runs/{report.of.rows[0].run_id}"' in page
     listed = evals_page(list_evals(store), lambda name: list_sets(store, name), lambda found: f"/evals/{found}")

@@ -21,6 +21,7 @@ __all__ = [
     "ASSETS",
     "CSP",
     "asset",
+    "bare_file",
     "bare_page",
     "file_page",
     "page",
@@ -107,16 +108,22 @@ def bare_page(title: str, style: str, *children: Child) -> str:
     return _write_document(title, element("link", rel="stylesheet", href=style), None, children, "", None)
 
 
+def bare_file(title: str, style: str, *children: Child) -> str:
+    """The same as one file: `style` is the style sheet itself."""
+    return _write_document(title, _file_head(style), None, children, "", None)
+
+
 def file_page(title: str, *children: Child, class_: str = "", status: str = "") -> str:
     """A page that is one file: script and style are in it, and nothing else may be loaded."""
-    policy = f"default-src 'none'; style-src {inline_source(style_sheet())}; script-src {inline_source(script())}"
-    head = (
-        element("meta", http_equiv="Content-Security-Policy", content=f"{policy}; img-src data:; base-uri 'none'"),
-        element("style", Markup(style_sheet())),
-    )
+    head = _file_head(style_sheet(), f"script-src {inline_source(script())}; ")
     return _write_document(
         title, head, None, (*children, element("script", Markup(script()))), f"{class_} file".strip(), status
     )
+
+
+def _file_head(style: str, scripts: str = "") -> Child:
+    policy = f"default-src 'none'; style-src {inline_source(style)}; {scripts}img-src data:; base-uri 'none'"
+    return element("meta", http_equiv="Content-Security-Policy", content=policy), element("style", Markup(style))
 
 
 def _write_document(title: str, head: Child, top: Child, children: Child, class_: str, status: str | None) -> str:

@@ -16,7 +16,8 @@ from flowengine.errors import FlowEngineError
 from flowengine.evals.eval_report import make_report
 from flowengine.evals.eval_sets import list_evals, list_sets, load_set
 from flowengine.evals.report_page import STYLE, evals_page, report_page
-from visualize.viewer.html import ROOT, run_url
+from visualize.viewer.html import ROOT, element, run_url
+from visualize.viewer.page import bare_page
 
 __all__ = ["make_eval_routes"]
 
@@ -66,5 +67,6 @@ async def _answer(request: Request, make: Callable[[JournalStore], str]) -> HTML
     try:
         page: str = await shelf.do(make, shelf.store)
     except FlowEngineError:
-        return HTMLResponse("<!doctype html><title>Evals</title><p>There is no such eval.</p>", 404)
+        missing = element("p", "There is no such eval.")
+        return HTMLResponse(bare_page("Evals", _eval_url("style.css"), missing), 404)
     return HTMLResponse(page)
