@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 import pytest
@@ -44,6 +45,14 @@ def test_no_module_is_left_out_and_nothing_is_left_of_them():
     assert "import " not in script()
     assert "export " not in script()
     assert "/**" not in script()
+
+
+def test_a_file_that_a_module_names_exists():
+    root = FILE.parents[2]
+    texts = "".join(each.read_text(encoding="utf-8") for each in sorted(FILE.parent.iterdir()) if each.is_file())
+    names = set(re.findall(r"\b(?:visualize|flowengine|tests)/[\w./]*\.\w+", texts))
+    assert "visualize/progress.py" in names
+    assert [name for name in sorted(names) if not (root / name).is_file()] == []
 
 
 def test_the_table_that_python_and_the_script_share_is_as_python_has_it():
