@@ -164,7 +164,7 @@ def find_attribute(given: object, name: str, owner: str) -> Any:
     >>> class Ticket: steps = ()
     >>> find_attribute(Ticket(), "step", "Ticket")
     Traceback (most recent call last):
-    AttributeError: 'Ticket' object has no attribute 'step'; did you mean 'steps'?
+    AttributeError: 'Ticket' object has no attribute 'step'; did you mean 'steps'?...
     """
     if hasattr(type(given), name):
         return object.__getattribute__(given, name)

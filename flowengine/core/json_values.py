@@ -178,7 +178,7 @@ def write_json(value: Any, what: str) -> str:
     '{"a": [1, 2]}'
     >>> write_json(float("nan"), "the body")
     Traceback (most recent call last):
-    flowengine.errors.RunError: the body cannot be written as JSON: Out of range float values are not JSON compliant
+    flowengine.errors.RunError: the body cannot be written as JSON: Out of range float values are not JSON compliant...
     """
     with refusing_no_json(what):
         text = json.dumps(to_jsonable_python(value), ensure_ascii=False, allow_nan=False)

@@ -85,9 +85,9 @@ def is_copying() -> bool:
 def class_name(kind: type[Any]) -> str | None:
     """`module:QualName`, or None where that name does not lead back to the class.
 
-    >>> from pathlib import PurePath
-    >>> class_name(PurePath)
-    'pathlib:PurePath'
+    >>> from decimal import Decimal
+    >>> class_name(Decimal)
+    'decimal:Decimal'
     >>> class_name(type("Made", (), {})) is None
     True
     """
