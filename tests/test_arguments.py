@@ -173,7 +173,7 @@ OTHER_KINDS: list[tuple[Callable[[Any], Any], Any, str]] = [
     (lambda given: Flow("f", given), [ONE], "the nodes of a flow are a mapping, as {'draft': agent}, not list"),
     (lambda given: RunLimits(bounds=given), {"model_calls": 1}, "bounds are a Budget, not dict"),
     (Flow.sequential, [ONE], "the nodes of a flow are a mapping, as {'draft': agent}, not list"),
-    (lambda given: FLOW.run_sync(store=given), 5, "a store is a URL or a path, or an open store, not int"),
+    (lambda given: FLOW.run_sync(store=given), 5, "a store is a URL, a path, or an open store, not int"),
     (lambda given: FLOW.run_sync(durability=given), "ful", f"{DURABILITIES}, not 'ful'; did you mean 'full'?"),
     (lambda given: FLOW.run_sync(store=STORE, durability=given), None, f"{DURABILITIES}, not None"),
     (
@@ -193,7 +193,7 @@ OTHER_KINDS: list[tuple[Callable[[Any], Any], Any, str]] = [
     (lambda given: Runs(STORE).note("r", given), 5, "text must be a text, not int 5"),
     (lambda given: Runs(STORE).mark("r", given), None, "name must be a text, not None"),
     (lambda given: Runs(STORE).score("r", "quality", given), "0.8", "value must be a number or None, not str '0.8'"),
-    (Runs, 5, "a store is a URL or a path, or an open store, not int"),
+    (Runs, 5, "a store is a URL, a path, or an open store, not int"),
     (FunctionNode, "one", "a FunctionNode calls a function, not str"),
     (
         lambda given: ConditionNode(given, "a", "b"),
