@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from functools import cache
 from inspect import cleandoc
 from pathlib import Path
 from typing import Final
@@ -88,6 +89,7 @@ def make_agent_files(folder: str) -> Mapping[Path, str]:
     return files | {skill / "references" / name: text for name, (text, _) in _references().items()}
 
 
+@cache
 def _references() -> Mapping[str, tuple[str, str]]:
     """File → its text, and when to read it."""
     rules = (Path(flowengine.__file__).parent / "docs" / "flow-format.md").read_text("utf-8")
