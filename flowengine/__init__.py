@@ -72,14 +72,16 @@ if TYPE_CHECKING:
     from flowengine.models.messages import Message, ToolRequest
     from flowengine.models.model import Model, Reply, Request, TokenUsage
     from flowengine.models.open import get_llm
-    from flowengine.nodes.agent import AgentNode, EvaluationNode, RoutingNode
+    from flowengine.nodes.agent import AgentNode
     from flowengine.nodes.approval import ApprovalNode
     from flowengine.nodes.condition import ConditionNode
+    from flowengine.nodes.evaluation_node import EvaluationNode
     from flowengine.nodes.function import FunctionNode
     from flowengine.nodes.gateway import gateway_of
     from flowengine.nodes.loop import LoopNode
     from flowengine.nodes.map import MapNode
     from flowengine.nodes.node import FlowNode, NodeLimits, NodeSettings, RetryPolicy, RunLimits
+    from flowengine.nodes.routing_node import RoutingNode
     from flowengine.nodes.run_inputs import InputField
     from flowengine.nodes.subflow import SubflowNode
     from flowengine.runs import Question, RunRecord, Runs
@@ -103,11 +105,9 @@ PUBLIC_GROUPS: Final[Mapping[str, Mapping[str, Sequence[str]]]] = {
         "flowengine.engine.merging": ("StateKey",),
         "flowengine.nodes.function": ("FunctionNode",),
         "flowengine.nodes.condition": ("ConditionNode",),
-        "flowengine.nodes.agent": (
-            "AgentNode",
-            "RoutingNode",
-            "EvaluationNode",
-        ),
+        "flowengine.nodes.agent": ("AgentNode",),
+        "flowengine.nodes.routing_node": ("RoutingNode",),
+        "flowengine.nodes.evaluation_node": ("EvaluationNode",),
         "flowengine.nodes.loop": ("LoopNode",),
         "flowengine.nodes.map": ("MapNode",),
         "flowengine.nodes.subflow": ("SubflowNode",),

@@ -554,7 +554,7 @@ def as_nodes(steps: Mapping[str, Step]) -> Mapping[str, FlowNode]:
 
 
 def _make_agent_node(step: Agent | RoutingAgent | EvaluationAgent, name: str, steps: Mapping[str, Step]) -> FlowNode:
-    from flowengine.nodes.agent import node_of_agent  # A flow without agents need not load their column.
+    from flowengine.nodes.agent_steps import node_of_agent  # A flow without agents need not load their column.
 
     return node_of_agent(step, name, steps)
 

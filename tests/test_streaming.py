@@ -21,9 +21,11 @@ from flowengine.journal.memory import MemoryStore
 from flowengine.models.messages import ToolRequest
 from flowengine.models.model import Reply
 from flowengine.models.scripted import ScriptedModel
-from flowengine.nodes.agent import AgentNode, EvaluationNode, RoutingNode
+from flowengine.nodes.agent import AgentNode
+from flowengine.nodes.evaluation_node import EvaluationNode
 from flowengine.nodes.function import FunctionNode
 from flowengine.nodes.node import RetryPolicy
+from flowengine.nodes.routing_node import RoutingNode
 from tests.support.model_answers import Completion, Failure, Truncated
 from tests.support.model_server import ModelServer
 

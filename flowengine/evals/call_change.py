@@ -33,10 +33,13 @@ from flowengine.flow import Flow
 from flowengine.models.call_options import OPTIONS
 from flowengine.models.messages import Message, from_dict
 from flowengine.models.model import Model, Request
-from flowengine.nodes.agent import AgentNode, AskingNode, EvaluationNode, RoutingNode
+from flowengine.nodes.agent import AgentNode
+from flowengine.nodes.asking_node import AskingNode
 from flowengine.nodes.compiled_flow import CompiledFlow, file_path
+from flowengine.nodes.evaluation_node import EvaluationNode
 from flowengine.nodes.function import FunctionNode
 from flowengine.nodes.gateway import gateway_of
+from flowengine.nodes.routing_node import RoutingNode
 from flowengine.runtime.local import local
 from flowengine.runtime.run import Live, Run, RunOptions
 from visualize.viewer.panel_records import parse_text

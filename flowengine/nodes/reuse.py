@@ -37,8 +37,8 @@ from flowengine.engine.ports import Ended, JournalStore, Known, Node
 from flowengine.engine.view import NodeContext
 from flowengine.engine.walk import Walk
 from flowengine.errors import InactiveError, NotJournalableError
-from flowengine.nodes.agent import AskingNode
 from flowengine.nodes.approval import ApprovalNode
+from flowengine.nodes.asking_node import AskingNode
 from flowengine.nodes.code_digest import ViewDigests, digest_handed, digest_of, views_of
 from flowengine.nodes.compiled_flow import CompiledFlow, ContainerNode, file_path
 from flowengine.nodes.condition import ConditionNode

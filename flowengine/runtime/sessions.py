@@ -55,7 +55,7 @@ def load_session(plan: CompiledFlow, store: JournalStore, session: str) -> Mappi
 
     That no agent of the flow shows or keeps any of it is told before anything runs.
     """
-    from flowengine.nodes.agent import keeps_talk
+    from flowengine.nodes.agent_steps import keeps_talk
 
     if not keeps_talk(plan.all_nodes.values()):
         _LOGGER.warning(
@@ -69,7 +69,7 @@ def load_session(plan: CompiledFlow, store: JournalStore, session: str) -> Mappi
     if "conversation" not in found:
         return freeze(found)
     from flowengine.agents.context.conversation import ConversationHistoryProvider
-    from flowengine.nodes.agent import providers_of
+    from flowengine.nodes.agent_steps import providers_of
 
     providers = providers_of(plan.all_nodes.values())
     shown = [each.max_items for each in providers if isinstance(each, ConversationHistoryProvider)]
@@ -87,7 +87,7 @@ async def leave_behind(
     is asked first, so that nothing is left of a run that another goes on with. Returned is what could not be kept,
     and why.
     """
-    from flowengine.nodes.agent import providers_of  # Few flows leave anything.
+    from flowengine.nodes.agent_steps import providers_of  # Few flows leave anything.
 
     session = started.settings.get("session")
     kept = FinalContext(walk).runtime.kept
@@ -113,7 +113,7 @@ def _save(
     walk: Walk,
     all_kept: Mapping[str, Any],
 ) -> None:
-    from flowengine.nodes.agent import contexts_of
+    from flowengine.nodes.agent_steps import contexts_of
 
     began_with, node = started.kept, str(started.settings.get("from"))
     contexts = [*contexts_of(plan.all_nodes.values())]

@@ -28,9 +28,10 @@ from flowengine.errors import DefinitionError, RunError, did_you_mean
 from flowengine.flow import Flow
 from flowengine.models.messages import Message
 from flowengine.models.model import Request
-from flowengine.nodes.agent import AgentNode, EvaluationNode
+from flowengine.nodes.agent import AgentNode
 from flowengine.nodes.code_script import CodeNode
 from flowengine.nodes.condition import ConditionNode
+from flowengine.nodes.evaluation_node import EvaluationNode
 from flowengine.nodes.function import FunctionNode
 from flowengine.nodes.http_call import HttpNode
 from flowengine.nodes.http_request import Answer, HttpRequest

@@ -20,8 +20,9 @@ from flowengine.core.context import Context
 from flowengine.flow import Flow
 from flowengine.models.model import Model
 from flowengine.models.wrappers.retrying import RetryingModel
-from flowengine.nodes.agent import AskingNode, EvaluationNode, Templated
+from flowengine.nodes.asking_node import AskingNode, Templated
 from flowengine.nodes.compiled_flow import ContainerNode
+from flowengine.nodes.evaluation_node import EvaluationNode
 from flowengine.nodes.node import FlowNode
 from flowengine.nodes.policy import wrap_node
 

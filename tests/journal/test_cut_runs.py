@@ -28,9 +28,11 @@ from flowengine.journal.memory import MemoryStore
 from flowengine.models.messages import Message, ToolRequest
 from flowengine.models.model import Reply, Request
 from flowengine.models.scripted import Answer, ScriptedModel
-from flowengine.nodes.agent import AgentNode, EvaluationNode, RoutingNode
+from flowengine.nodes.agent import AgentNode
+from flowengine.nodes.evaluation_node import EvaluationNode
 from flowengine.nodes.gateway import gateway_of
 from flowengine.nodes.node import FlowNode, RetryPolicy
+from flowengine.nodes.routing_node import RoutingNode
 
 pytestmark = pytest.mark.anyio
 

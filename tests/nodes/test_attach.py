@@ -23,8 +23,10 @@ from flowengine.flow import Flow
 from flowengine.models.messages import Message
 from flowengine.models.model import Reply, Request
 from flowengine.models.scripted import ScriptedModel
-from flowengine.nodes.agent import AgentNode, EvaluationNode, RoutingNode
+from flowengine.nodes.agent import AgentNode
+from flowengine.nodes.evaluation_node import EvaluationNode
 from flowengine.nodes.function import FunctionNode
+from flowengine.nodes.routing_node import RoutingNode
 
 pytestmark = pytest.mark.anyio
 PICTURE, OTHER = b"\x89PNG\r\n\x1a\nabc", b"\x89PNG\r\n\x1a\nxyz"

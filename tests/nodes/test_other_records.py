@@ -17,13 +17,16 @@ from flowengine.flow import Flow
 from flowengine.journal.memory import MemoryStore
 from flowengine.models.model import Reply, Request
 from flowengine.models.scripted import ScriptedModel
-from flowengine.nodes.agent import AgentNode, EvaluationNode, RoutingNode, Templated
+from flowengine.nodes.agent import AgentNode
 from flowengine.nodes.approval import ApprovalNode
+from flowengine.nodes.asking_node import Templated
 from flowengine.nodes.condition import CasesNode, ConditionNode, SwitchNode
+from flowengine.nodes.evaluation_node import EvaluationNode
 from flowengine.nodes.function import FunctionNode
 from flowengine.nodes.loop import LoopNode
 from flowengine.nodes.map import MapNode
 from flowengine.nodes.node import FlowNode
+from flowengine.nodes.routing_node import RoutingNode
 from flowengine.nodes.subflow import SubflowNode
 from flowengine.nodes.tool_call import ToolNode
 

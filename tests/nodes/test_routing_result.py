@@ -17,10 +17,11 @@ from flowengine.flow import Flow
 from flowengine.journal.codec import decode, encode
 from flowengine.journal.memory import MemoryStore
 from flowengine.models.scripted import ScriptedModel
-from flowengine.nodes.agent import AgentNode, RoutingNode
+from flowengine.nodes.agent import AgentNode
 from flowengine.nodes.function import FunctionNode
 from flowengine.nodes.loop import LoopNode
 from flowengine.nodes.node import FlowNode
+from flowengine.nodes.routing_node import RoutingNode
 from flowengine.runtime.run import Run
 
 pytestmark = pytest.mark.anyio

@@ -15,15 +15,17 @@ from flowengine.flowfile import kinds
 from flowengine.flowfile.analysis.references import vertices_of
 from flowengine.flowfile.loader import load_flow
 from flowengine.flowfile.schema.node_kinds import BodyKeys, kind_of
-from flowengine.nodes.agent import AgentNode, EvaluationNode, RoutingNode
+from flowengine.nodes.agent import AgentNode
 from flowengine.nodes.approval import ApprovalNode
 from flowengine.nodes.code_script import CodeNode
 from flowengine.nodes.condition import CasesNode, ConditionNode
+from flowengine.nodes.evaluation_node import EvaluationNode
 from flowengine.nodes.function import FunctionNode
 from flowengine.nodes.http_call import HttpNode
 from flowengine.nodes.loop import LoopNode
 from flowengine.nodes.map import MapNode
 from flowengine.nodes.node import FlowNode
+from flowengine.nodes.routing_node import RoutingNode
 from flowengine.nodes.subflow import SubflowNode
 from flowengine.nodes.tool_call import ToolNode
 

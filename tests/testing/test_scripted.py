@@ -15,7 +15,8 @@ from flowengine.errors import DefinitionError, ModelConfigError, TransientModelE
 from flowengine.flow import Flow
 from flowengine.models.model import Request
 from flowengine.models.scripted import ScriptedModel
-from flowengine.nodes.agent import AgentNode, EvaluationNode
+from flowengine.nodes.agent import AgentNode
+from flowengine.nodes.evaluation_node import EvaluationNode
 from flowengine.nodes.function import FunctionNode
 from flowengine.testing.model_overrides import seat_names
 from flowengine.testing.scripted_answers import Script, scripted

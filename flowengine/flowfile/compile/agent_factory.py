@@ -26,7 +26,7 @@ from flowengine.flowfile.compile.scope import is_static, template, text
 from flowengine.flowfile.project.project import Project, ProjectProblem
 from flowengine.flowfile.schema.agent_settings import AgentRouting, AgentSpec, Evaluate, Guardrails, Improve, MemorySpec
 from flowengine.flowfile.schema.flow_file import FlowSpec
-from flowengine.nodes.agent import Templated
+from flowengine.nodes.asking_node import Templated
 from flowengine.nodes.node import Value
 
 if TYPE_CHECKING:

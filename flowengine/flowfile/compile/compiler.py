@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from flowengine.flowfile.kinds.routing_kind import RoutingNodeSpec
     from flowengine.flowfile.schema.agent_settings import AgentRouting
     from flowengine.flowfile.schema.node_kinds import ToolTarget
-    from flowengine.nodes.agent import Templated
+    from flowengine.nodes.asking_node import Templated
     from flowengine.nodes.http_sender import Sender
 
 __all__ = ["build", "load_plan"]

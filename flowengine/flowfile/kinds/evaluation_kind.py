@@ -67,7 +67,7 @@ _OF_A_MODEL: Final = ("instructions", "criteria", "attach", "agent", *ModelSetti
 
 
 def make(node: EvaluationNodeSpec, settings: dict[str, Any], compiler: NodeCompiler) -> FlowNode:
-    from flowengine.nodes.agent import EvaluationNode
+    from flowengine.nodes.evaluation_node import EvaluationNode
 
     routes = node.routes or {}
     given: dict[str, Any] = {

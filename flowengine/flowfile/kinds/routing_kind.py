@@ -52,7 +52,7 @@ class RoutingNodeSpec(WorkKeys, ModelSettings):
 
 
 def make(node: RoutingNodeSpec, settings: dict[str, Any], compiler: NodeCompiler) -> FlowNode:
-    from flowengine.nodes.agent import RoutingNode
+    from flowengine.nodes.routing_node import RoutingNode
 
     targets, fallback = targets_of(node.routes, node.fallback)
     target = None if node.target is None else template(node.target)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from flowengine.agents.tools.mcp.server_clients import ServerTool
     from flowengine.agents.tools.tool import Tool
     from flowengine.flowfile.schema.agent_settings import AgentRouting
-    from flowengine.nodes.agent import Templated
+    from flowengine.nodes.asking_node import Templated
     from flowengine.nodes.compiled_flow import CompiledFlow
     from flowengine.nodes.http_sender import Sender
     from flowengine.nodes.node import FlowNode
