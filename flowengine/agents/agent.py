@@ -34,7 +34,8 @@ from flowengine.agents.standalone import DirectGateway, StreamingGateway, run_sy
 from flowengine.agents.structured import OutputModel, shape_of
 from flowengine.agents.tool_loop import Admit
 from flowengine.agents.tooling import ServerChoice, ToolChoice, tooling_of
-from flowengine.agents.turn import AgentParts, Response, TurnRequest, check_input, open_turn, turn_of
+from flowengine.agents.turn import check_input, open_turn, turn_of
+from flowengine.agents.turn_parts import AgentParts, Response, TurnRequest
 from flowengine.core.context import Context
 from flowengine.core.file_values import FileValue
 from flowengine.core.locale import load_messages

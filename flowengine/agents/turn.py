@@ -6,162 +6,47 @@ agent's matter, when to stop improving is orchestration's.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from flowengine.agents.caller import Caller, naming, open_caller
 from flowengine.agents.evaluation import Attempt, Draft, EvaluationAgent, improve, judge_attempt
+from flowengine.agents.guardrails import check_guardrails
 from flowengine.agents.model_environment import NamedModels
 from flowengine.agents.prompt.prompt import (
     Subject,
     chat_of,
     format_exchange,
     format_feedback,
-    generation_messages,
     improvement_messages,
     prompt_text,
     text_of,
 )
 from flowengine.agents.prompt.question_files import attach_files, check_files
-from flowengine.agents.routing import RoutingAgent
 from flowengine.agents.settings import (
     CallSettings,
-    Generation,
-    Guardrail,
     Improvement,
     ImprovementCallback,
     Surroundings,
     is_settled_late,
 )
 from flowengine.agents.standalone import StreamingGateway
-from flowengine.agents.tool_loop import Admit, ToolLoopRequest
-from flowengine.agents.tooling import Tooling
-from flowengine.core.context import EMPTY, Context, EvaluationResult, LLMResult, RoutingResult
-from flowengine.core.file_values import FileValue
-from flowengine.core.locale import Messages
-from flowengine.core.records import Gateway, Notice
-from flowengine.core.run_scope import RunScope
+from flowengine.agents.tool_loop import ToolLoopRequest
+from flowengine.agents.turn_parts import AgentParts, Response, TurnRequest
+from flowengine.core.context import EvaluationResult, LLMResult
+from flowengine.core.records import Notice
 from flowengine.core.user_code import describe_error
-from flowengine.errors import GuardrailError, RunError
+from flowengine.errors import RunError
 from flowengine.models.dotenv import file_secrets
 from flowengine.models.messages import Message
 from flowengine.models.model import Model, Reply
 
 if TYPE_CHECKING:
     from flowengine.agents.prompt.prompt_builder import PromptBuilder
-    from flowengine.agents.sources import Sources
 
-__all__ = ["AgentParts", "Response", "TurnRequest", "check_input", "open_turn", "turn_of"]
-
-# --- Guardrails
-
-
-async def check_guardrails(guardrails: Sequence[Guardrail], kind: str, value: Any) -> None:
-    """Ask the guardrails in order; the first refusal is a `GuardrailError` that names it.
-
-    `kind` is `input` or `output`.
-    """
-    for guardrail in guardrails:
-        verdict = await _ask_guardrail(guardrail, kind, value)
-        if verdict is None:
-            raise GuardrailError(
-                f"{kind} guardrail '{guardrail_name(guardrail)}' returned None; it must return True or False"
-            )
-        if not verdict:
-            raise GuardrailError(f"{kind} guardrail '{guardrail_name(guardrail)}' refused the value")
-
-
-def guardrail_name(guardrail: Guardrail) -> str:
-    """A function's name, or the class of a callable object."""
-    return cast(str, getattr(guardrail, "__name__", type(guardrail).__name__))
-
-
-async def _ask_guardrail(guardrail: Guardrail, kind: str, value: Any) -> bool | None:
-    try:
-        verdict = guardrail(value)
-        return await verdict if isawaitable(verdict) else verdict
-    except Exception as error:
-        raise GuardrailError(
-            f"{kind} guardrail '{guardrail_name(guardrail)}' failed: {describe_error(error)}"
-        ) from error
-
-
-class Response(NamedTuple):
-    """All that one run of an agent has to tell."""
-
-    result: LLMResult
-    """Its content is what becomes `_last_generation`."""
-    prompt: str
-    """What the result answers, as one text (`_last_prompt`): an improvement's prompt where that was the best."""
-    evaluation: EvaluationResult | None = None
-    routing: RoutingResult | None = None
-    kept: Mapping[str, Any] | None = None
-    """What providers and typed contexts keep for the later nodes of a run (`NodeResult.kept`)."""
-
-    def added_to(self, context: Context, question: str | None = None) -> Context:
-        """The context with what the agent has to add; what it does not set stays as it was.
-
-        `question`: what was asked, which with the answer is then the end of the context's chat.
-        """
-        state = {**context.shared_state, "_last_prompt": self.prompt, "_last_generation": self.result.content}
-        changes: dict[str, Any] = {"result": self.result, "shared_state": state}
-        if self.evaluation is not None:
-            changes["evaluation_result"] = self.evaluation
-        if self.routing is not None:
-            changes["routing_result"] = self.routing
-        if question is not None:
-            exchange = Message("user", question), Message("assistant", text_of(self.result.content))
-            changes["messages"] = (*context.messages, *exchange)
-        return context.with_(**changes)
-
-
-class TurnRequest(NamedTuple):
-    """The request for one run of an agent."""
-
-    input_text: str
-    earlier: Sequence[Any]
-    """The chat that it goes on from."""
-    gateway: Gateway
-    options: Mapping[str, Any] = EMPTY
-    """For the generation calls of this run."""
-    scope: RunScope | None = None
-    admit: Admit | None = None
-    kept: Mapping[str, Any] | None = None
-    """What the ancestors of the agent's node keep; None for an agent that stands alone."""
-    recorded: Sequence[Any] = ()
-    """What an interrupted attempt of the agent's node has told."""
-    attachments: tuple[FileValue, ...] = ()
-    """Files that the model sees with the input."""
-    shared: str = ""
-    """How the input begins in other runs too."""
-
-
-class AgentParts(NamedTuple):
-    """The parts of an agent that a turn needs; built once for each run, immutable."""
-
-    name: str
-    words: Messages
-    tooling: Tooling
-    sources: Sources | None
-    generation: Generation
-    evaluator: EvaluationAgent | None
-    improvement: Improvement | None
-    """None outside orchestration mode."""
-    router: RoutingAgent | None
-
-    def messages(self, input_text: str, earlier: Sequence[Any] = (), shared: str = "") -> tuple[Message, ...]:
-        """The agent's own part of the prompt for an input: nothing is asked, neither models nor providers."""
-        return generation_messages(
-            self.words,
-            input_text,
-            system_message=self.generation.system_message,
-            instructions=self.generation.instructions,
-            history=self.generation.recent(),
-            earlier=chat_of(earlier),
-            shared=shared,
-        )
+__all__ = ["check_input", "open_turn", "turn_of"]
 
 
 class Turn(NamedTuple):

@@ -7,28 +7,16 @@ serves once and what is left over is what the node has not asked for again.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import zip_longest
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
-from flowengine.agents.tools.tool import Tool, ToolResult
-from flowengine.core.records import EffectDecided, Gateway, ModelCall, Notice, Retry, Reused, ToolCall, tool_key
-from flowengine.engine.restoring import Attempts
-from flowengine.errors import EffectPendingError, JournalError, UndecidedCall, did_you_mean
+from flowengine.agents.tools.tool import ToolResult
+from flowengine.core.records import EffectDecided, ModelCall, Retry, Reused, ToolCall
 from flowengine.models.messages import ToolRequest, as_dict
-from flowengine.models.model import Model, Reply, Request, TokenUsage, plain_request
+from flowengine.models.model import Reply, Request, TokenUsage, plain_request
 
-__all__ = [
-    "ASSUMED_DONE",
-    "CountingGateway",
-    "RecordedGateway",
-    "Replay",
-    "decided_effects",
-    "name_calls",
-    "pending_calls",
-    "reply_of",
-]
+__all__ = ["ASSUMED_DONE", "Replay", "reply_of"]
 
 ASSUMED_DONE: Final = "assumed done"
 """What a model is told of a call that a person took as done without its result being known."""
@@ -175,123 +163,3 @@ def _quote_from(text: str, at: int) -> str:
     start = max(0, at - 20)
     end = start + 60
     return f"{'…' if start else ''}{text[start:end]!r}{'…' if end < len(text) else ''}"
-
-
-# --- Gateways that record and replay
-
-
-class CountingGateway(Gateway, Protocol):
-    """A gateway that numbers equal calls, by their keys, in the order in which they begin."""
-
-    @property
-    def seen(self) -> defaultdict[str, int]:
-        """Key → calls begun."""
-        ...
-
-
-class RecordedGateway:
-    """Serves each recorded answer once, to the same question; everything else goes to the gateway inside.
-
-    A completion with no recorded answer, where others are left, is told as a `Notice`: the node asks
-    differently from what it did before. What the agent tells a second time is not written again.
-    """
-
-    def __init__(self, inner: CountingGateway, recorded: Sequence[Any]) -> None:
-        self._inner = inner
-        self._replay = Replay(recorded)
-
-    async def complete(self, model: Model, request: Request, *, purpose: str) -> Reply:
-        key, seen = request.key(), self._inner.seen
-        reply = self._replay.take_reply(key, seen[key])
-        if reply is not None:
-            seen[key] += 1
-            return reply
-        difference = self._replay.difference(request, key, purpose)
-        if difference is not None:
-            notice = f"a call for {purpose} is made anew, for it differs from what was recorded: {difference}"
-            await self._inner.note(Notice(notice))
-        return await self._inner.complete(model, request, purpose=purpose)
-
-    async def call_tool(self, tool: Tool, arguments: Mapping[str, Any]) -> ToolResult:
-        key, seen = tool_key(tool.name, arguments), self._inner.seen
-        result = self._replay.take_tool_result(key, seen[key])
-        if result is not None:
-            seen[key] += 1
-            return result
-        return await self._inner.call_tool(tool, arguments)
-
-    async def note(self, record: Any) -> None:
-        if not self._replay.take_told(record):
-            await self._inner.note(record)
-
-
-# --- External calls without an end on record
-
-Decided = tuple[str, EffectDecided]
-"""Node path and what was decided about one of its calls."""
-
-
-def pending_calls(records: Iterable[Any]) -> list[ToolCall]:
-    """The external calls among a node's records that began and neither ended nor were decided about."""
-    begun: dict[tuple[str, int], ToolCall] = {}
-    for record in records:
-        if type(record) is ToolCall and record.started:
-            begun[record.key, record.occurrence] = record
-        elif type(record) is ToolCall or type(record) is EffectDecided:
-            begun.pop((record.key, record.occurrence), None)
-    return list(begun.values())
-
-
-def name_calls(node: str, calls: Sequence[ToolCall]) -> Mapping[str, ToolCall]:
-    """The path by which people decide about each pending call of a node: `pay`, or of several `help:refund`,
-    `help:refund:2`.
-
-    >>> call = ToolCall("refund", {}, None)
-    >>> [*name_calls("help", [call])], [*name_calls("help", [call, call])]
-    (['help'], ['help:refund', 'help:refund:2'])
-    """
-    if len(calls) == 1:
-        return {node: calls[0]}
-    numbers = Counter[str]()
-    named: dict[str, ToolCall] = {}
-    for call in calls:
-        numbers[call.name] += 1
-        number = numbers[call.name]
-        named[f"{node}:{call.name}" if number == 1 else f"{node}:{call.name}:{number}"] = call
-    return named
-
-
-def decided_effects(
-    run_id: str, attempts: Attempts, *, retry: Collection[str] = (), done: Collection[str] = ()
-) -> Sequence[Decided]:
-    """Returns the decision for each pending call: those in `retry` are made again, those in `done` taken as done.
-
-    A node's path decides about all of its calls that have no decision of their own (`name_calls`). Raises
-    `EffectPendingError` where a call is left undecided, `JournalError` for what has no such call.
-    """
-    pending = {node: name_calls(node, calls) for node in attempts if (calls := pending_calls(attempts.of(node)))}
-    _check_names(run_id, {*pending, *(path for calls in pending.values() for path in calls)}, retry, done)
-    found: list[Decided] = []
-    undecided: list[UndecidedCall] = []
-    for node, calls in pending.items():
-        for path, call in calls.items():
-            name = path if path in retry or path in done else node
-            if name in retry or name in done:
-                decision = "retry" if name in retry else "done"
-                found.append((node, EffectDecided(call.name, call.arguments, call.key, call.occurrence, decision)))
-            else:
-                undecided.append(UndecidedCall(node, call.name, call.arguments, path))
-    if undecided:
-        raise EffectPendingError(run_id, undecided)
-    return found
-
-
-def _check_names(run_id: str, pending: Collection[str], retry: Collection[str], done: Collection[str]) -> None:
-    for path in (*retry, *done):
-        if path not in pending:
-            raise JournalError(
-                f"run {run_id}: '{path}' has no call to an external tool that waits for a decision"
-                f"{did_you_mean(path, pending)}"
-            )
-        if path in retry and path in done:
-            raise JournalError(f"'{path}': either its call is made again, or it is taken as done")

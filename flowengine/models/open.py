@@ -138,7 +138,7 @@ def get_embedding(
     return _wrap(made, vendor, found, max_retries, limits, limiters)
 
 
-_NATIVE_EMBEDDING: Final = "flowengine.models.http.native_model:make_native_embedding"
+_NATIVE_EMBEDDING: Final = "flowengine.models.http.native_embedding:make_native_embedding"
 _LITELLM_EMBEDDING: Final = "flowengine.models.litellm.model:make_embedding"
 NO_EMBEDDINGS: Final = "the offline stand-in makes no embeddings: name a model that does, or leave it out"
 

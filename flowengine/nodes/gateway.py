@@ -19,7 +19,8 @@ from flowengine.core.locale import Messages, load_messages
 from flowengine.core.records import PREPARING, Gateway, ModelCall, Notice, Retry, Reused, ToolCall, tool_key
 from flowengine.core.run_scope import Fence
 from flowengine.errors import CallRefusedError, InactiveError
-from flowengine.journal.replay import CountingGateway, RecordedGateway, Replay
+from flowengine.journal.recorded_gateway import CountingGateway, RecordedGateway
+from flowengine.journal.replay import Replay
 from flowengine.models.model import Model, Reply, Request
 from flowengine.models.wrappers.bounded import BoundedModel
 from flowengine.models.wrappers.streaming_tap import tap_model

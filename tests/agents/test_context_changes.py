@@ -18,7 +18,7 @@ from flowengine.agents.typed_contexts.typed import TypedContext
 from flowengine.core.records import ModelCall, ToolCall
 from flowengine.engine.events import NodeRecorded
 from flowengine.journal.codec import decode, encode
-from flowengine.journal.replay import RecordedGateway
+from flowengine.journal.recorded_gateway import RecordedGateway
 from flowengine.models.messages import ToolRequest
 from flowengine.models.model import Reply
 from flowengine.models.scripted import ScriptedModel

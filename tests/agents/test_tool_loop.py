@@ -21,7 +21,7 @@ from flowengine.agents.tools.toolset import ToolSet
 from flowengine.core.context import Context
 from flowengine.core.records import ModelCall, Notice, ToolCall
 from flowengine.errors import DefinitionError, GuardrailError, OutputError, RunError
-from flowengine.journal.replay import RecordedGateway
+from flowengine.journal.recorded_gateway import RecordedGateway
 from flowengine.models.messages import Message, ToolRequest
 from flowengine.models.model import Reply, Request
 from flowengine.models.offline.model import OfflineModel

@@ -19,7 +19,7 @@ from flowengine.core.records import ModelCall, ProviderFailed, Receipt, ToolCall
 from flowengine.engine.events import NodeRecorded
 from flowengine.errors import DefinitionError
 from flowengine.journal.codec import decode, encode
-from flowengine.journal.replay import RecordedGateway
+from flowengine.journal.recorded_gateway import RecordedGateway
 from flowengine.models.messages import ToolRequest
 from flowengine.models.model import Reply
 from flowengine.models.scripted import ScriptedModel

@@ -11,7 +11,7 @@ from flowengine.agents.standalone import DirectGateway
 from flowengine.core.records import ModelCall
 from flowengine.engine.events import NodeRecorded
 from flowengine.journal.codec import decode, encode
-from flowengine.journal.replay import RecordedGateway
+from flowengine.journal.recorded_gateway import RecordedGateway
 from flowengine.models.messages import Message, ToolRequest
 from flowengine.models.model import Reply, Request
 from flowengine.models.scripted import ScriptedModel

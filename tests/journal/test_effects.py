@@ -9,7 +9,7 @@ import pytest
 from flowengine.core.records import EffectDecided, Notice, ToolCall
 from flowengine.engine.restoring import Attempts
 from flowengine.errors import EffectPendingError, JournalError, UndecidedCall
-from flowengine.journal.replay import decided_effects, pending_calls
+from flowengine.journal.effects import decided_effects, pending_calls
 
 BEGUN = ToolCall("pay", {"to": "Ann"}, None, effect="external", key="k", started=True)
 ENDED = BEGUN._replace(result="paid", started=False)

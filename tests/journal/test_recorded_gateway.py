@@ -14,7 +14,7 @@ from flowengine.agents.standalone import DirectGateway
 from flowengine.agents.tools.function_tool import tool_of
 from flowengine.core.records import ModelCall, Notice, Round, ToolCall
 from flowengine.errors import TransientModelError
-from flowengine.journal.replay import RecordedGateway
+from flowengine.journal.recorded_gateway import RecordedGateway
 from flowengine.models.messages import Message
 from flowengine.models.model import Reply, Request
 from flowengine.models.scripted import ScriptedModel

@@ -13,7 +13,7 @@ from flowengine.agents.retrieval.retriever import Document
 from flowengine.errors import ModelConfigError, PermanentModelError, TransientModelError
 from flowengine.models.embedding import ModelEmbedder, embedder, get_embedding
 from flowengine.models.http.chat_protocol import read_vectors
-from flowengine.models.http.native_model import NativeEmbedding
+from flowengine.models.http.native_embedding import NativeEmbedding
 from flowengine.models.litellm.model import LiteLLMEmbedding
 from flowengine.models.messages import Message, vectors_of
 from flowengine.models.model import Reply, Request

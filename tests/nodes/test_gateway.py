@@ -19,7 +19,7 @@ from flowengine.core.run_scope import RunScope
 from flowengine.engine.events import NodeRecorded
 from flowengine.errors import LimitError, PermanentModelError
 from flowengine.flow import Flow
-from flowengine.journal.replay import RecordedGateway
+from flowengine.journal.recorded_gateway import RecordedGateway
 from flowengine.journal.sqlite.store import SQLiteStore
 from flowengine.models.messages import Message, ToolRequest
 from flowengine.models.model import Reply, Request

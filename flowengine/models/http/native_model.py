@@ -1,4 +1,4 @@
-"""Asks a vendor's model over HTTP, in the vendor's protocol, for an answer or for embeddings.
+"""Asks a vendor's model over HTTP, in the vendor's protocol.
 
 It knows when a call has taken too long and what an answer costs. What is sent and how answers are read is the
 protocol's matter; where it goes that of `vendor_endpoint`; waiting before another attempt that of `retrying`.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from functools import cache
 from importlib import import_module
@@ -28,10 +28,8 @@ from flowengine.models.http.chat_protocol import (
     VendorAnswer,
     ends_in_half,
     join_surrogates,
-    read_vectors,
 )
 from flowengine.models.http.loop_client import BrokenExchangeError, HttpAnswer, HttpCall, send_call
-from flowengine.models.http.openai_chat import AZURE_CHAT, OPENAI_CHAT, read_chat_usage
 from flowengine.models.http.vendor_endpoint import (
     CONNECTION_SETTINGS,
     Patience,
@@ -46,7 +44,7 @@ from flowengine.models.pricing import seconds_of_call
 from flowengine.models.vendors import BATCH_PRICE, BATCH_VENDORS, Vendor, vendor_named
 from flowengine.models.wrappers.priced import cost_of
 
-__all__ = ["PROTOCOLS", "NativeEmbedding", "NativeModel", "load_protocol"]
+__all__ = ["PROTOCOLS", "NativeModel", "load_protocol"]
 
 PROTOCOLS: Final[Mapping[str, str]] = {
     "openai": "openai_chat:OPENAI_CHAT",
@@ -309,48 +307,3 @@ async def _receive(answer: HttpAnswer, collector: AnswerCollector, patience: Pat
 
 
 # --- Embeddings, in OpenAI's protocol
-
-
-class NativeEmbedding:
-    """One vendor's model. `settings`: those of its connection, and further parameters of every call."""
-
-    def __init__(self, name: str, provider: str, *, settings: Mapping[str, Any] | None = None) -> None:
-        self.name = name
-        self.provider = provider
-        self._vendor = NATIVE[provider]
-        self._endpoint = VendorEndpoint(provider, name, self._vendor, settings or {})
-
-    async def complete(self, request: Request) -> Reply:
-        """A vector for each of the messages."""
-        endpoint = self._endpoint
-        check_outbound(endpoint.full_name, {"api_base": endpoint.base})
-        texts = [each.content for each in request.messages]
-        protocol = AZURE_CHAT if self._vendor.protocol == "azure" else OPENAI_CHAT
-        path, headers = protocol.path(self.name, endpoint.settings, "embeddings"), protocol.headers(endpoint.settings)
-        post = endpoint.post(path, headers, {"model": self.name, "input": texts, **endpoint.more})
-        started = time.perf_counter()
-        body = await endpoint.exchange(post, request.seconds(0))
-        with endpoint.telling_errors():
-            if body.get("error") and not body.get("data"):
-                raise StreamFailureError(body)  # Some servers tell it with a status of 200.
-        vectors = read_vectors(body.get("data"), len(texts), endpoint.full_name)
-        usage = read_chat_usage(body.get("usage"), self._vendor)
-        told: Any = body.get("model")
-        return Reply(
-            content="",
-            usage=usage,
-            cost_usd=cost_of(self.provider, self.name, usage),
-            model=endpoint.keys.hide(told) if isinstance(told, str) and told else self.name,
-            provider=self.provider,
-            seconds=time.perf_counter() - started,
-            vectors=vectors,
-        )
-
-    def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[str | Reply]]:
-        """Vectors come at once or not at all."""
-        return stream_whole(self.complete, request)
-
-
-def make_native_embedding(vendor: Vendor, name: str, settings: Mapping[str, Any]) -> Model:
-    """The backend of the vendors whose protocol has embeddings."""
-    return NativeEmbedding(name, vendor.name, settings=settings)

@@ -42,7 +42,7 @@ from flowengine.errors import (
     refuse_other_kind,
 )
 from flowengine.journal.approvals import answers_left, open_questions
-from flowengine.journal.replay import decided_effects
+from flowengine.journal.effects import decided_effects
 from flowengine.journal.stores import commit_events
 from flowengine.journal.value_types import reading_record
 from flowengine.nodes.compiled_flow import CompiledFlow, are_others, file_path

@@ -13,7 +13,7 @@ from flowengine.core.context import EMPTY
 from flowengine.core.json_values import parse_value
 from flowengine.engine.events import NodeRecorded, RunStarted
 from flowengine.errors import FlowEngineError
-from flowengine.journal.replay import name_calls, pending_calls
+from flowengine.journal.effects import name_calls, pending_calls
 from flowengine.journal.run_lookup import labels_of
 from flowengine.nodes.node import RunLimits
 from flowengine.runtime.run import higher_limit, limits_under, settings_of

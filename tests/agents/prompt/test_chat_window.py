@@ -17,7 +17,7 @@ from flowengine.agents.prompt.prompt_parts import tokens_of
 from flowengine.agents.standalone import DirectGateway
 from flowengine.agents.tools.tool import Tool, ToolResult
 from flowengine.core.records import ModelCall, Notice, Receipt
-from flowengine.journal.replay import RecordedGateway
+from flowengine.journal.recorded_gateway import RecordedGateway
 from flowengine.models.messages import Message, ToolRequest
 from flowengine.models.model import Reply, Request, read_token_count
 from flowengine.models.pricing import context_window, listed_vendor, whole_table
