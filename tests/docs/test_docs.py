@@ -226,6 +226,15 @@ def test_the_code_cites_files_of_this_repository_alone():
     assert absent == []
 
 
+def test_the_engine_can_be_read_in_an_hour():
+    _, _, rest = (DOCS / "architecture.md").read_text("utf-8").partition("## The engine in an hour\n")
+    files = re.findall(r"^\| `([\w/]+\.py)` \| \S.* \|$", rest.partition("\n## ")[0], re.MULTILINE)
+    texts = [(ROOT / file).read_text("utf-8") for file in files]
+    assert 8 <= len(files) <= 12
+    assert sum(text.count("\n") for text in texts) <= 2_500
+    assert [file for file, text in zip(files, texts, strict=True) if not text.startswith('"""')] == []
+
+
 def test_every_decision_is_listed_and_every_layer_is_described():
     text = (DOCS / "architecture.md").read_text("utf-8")
     assert len(ARCHITECTURE) > 8
