@@ -7,7 +7,7 @@ protocol's matter; where it goes that of `vendor_endpoint`; waiting before anoth
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from functools import cache
@@ -19,17 +19,15 @@ from flowengine.core.context import EMPTY
 from flowengine.core.secret_values import HiddenStream
 from flowengine.errors import ModelConfigError
 from flowengine.models.http.chat_protocol import (
-    AnswerCollector,
     ChatProtocol,
     EventReader,
     IncompleteAnswerError,
-    StreamedEvent,
-    StreamFailureError,
     VendorAnswer,
     ends_in_half,
     join_surrogates,
 )
-from flowengine.models.http.loop_client import BrokenExchangeError, HttpAnswer, HttpCall, send_call
+from flowengine.models.http.loop_client import HttpAnswer, HttpCall, send_call
+from flowengine.models.http.streamed_answer import add_events, is_whole, receive_piece
 from flowengine.models.http.vendor_endpoint import (
     CONNECTION_SETTINGS,
     Patience,
@@ -149,7 +147,7 @@ class NativeModel:
         with self._endpoint.telling_errors(patience), patience.limit():
             first = chunk = await answer.receive()
             said: VendorAnswer | None = None
-            if _is_whole(answer, first):  # It knows no streams.
+            if is_whole(answer, first):  # It knows no streams.
                 said = protocol.read(await self._endpoint.read_object(answer, first), self._traits)
         if said is not None:
             reply = self._finish(said, request, time.perf_counter() - started)
@@ -166,10 +164,10 @@ class NativeModel:
         while is_open and not collector.is_complete:
             with self._endpoint.telling_errors(patience):
                 if not chunk:
-                    chunk, is_broken = await _receive(answer, collector, patience)
+                    chunk, is_broken = await receive_piece(answer, collector, patience)
                 is_open = bool(chunk)
                 ended = () if is_broken else events.close()
-                found, is_broken = _add_events(collector, events.feed(chunk) if chunk else ended, is_broken)
+                found, is_broken = add_events(collector, events.feed(chunk) if chunk else ended, is_broken)
                 is_open = is_open and not is_broken
                 heard += len(found)
                 if not is_open or collector.is_complete:
@@ -262,48 +260,3 @@ def make_native_model(
 
 _SAMPLING: Final = ("temperature", "top_p", "top_k")
 """Options that the newest version of Anthropic's API has no longer."""
-
-
-def _is_whole(answer: HttpAnswer, beginning: bytes) -> bool:
-    """Tells whether the answer is one JSON value, whatever its server calls it, or however it was asked for."""
-    said = beginning.lstrip()
-    if said.startswith((b"data:", b"event:", b":")):
-        return False
-    return said.startswith(b"{") or answer.headers.get("content-type", "").startswith("application/json")
-
-
-def _add_events(collector: AnswerCollector, events: Iterable[StreamedEvent], is_broken: bool) -> tuple[list[str], bool]:
-    """(what the events add to the text, whether nothing more can be read). What comes after the end is not looked at,
-    and what cannot be read after the last word loses nothing."""
-    found: list[str] = []
-    try:
-        for event in events:
-            if collector.is_complete:
-                break
-            found.append(collector.add(event))
-    except (IncompleteAnswerError, StreamFailureError) as error:
-        if not collector.has_ended:
-            if isinstance(error, StreamFailureError):
-                error.has_begun = collector.has_begun
-            raise
-        is_broken = True
-    return found, is_broken
-
-
-_TAIL: Final = 10.0
-"""Seconds to wait for what may follow the last word of an answer, such as its usage."""
-
-
-async def _receive(answer: HttpAnswer, collector: AnswerCollector, patience: Patience) -> tuple[bytes, bool]:
-    """(the next bytes, whether there can be no more). After an answer's own end nothing is lost by that."""
-    has_ended = collector.has_ended
-    try:
-        with patience.limit(_TAIL if has_ended else None):
-            return await answer.receive(), False
-    except (BrokenExchangeError, TimeoutError) as error:
-        if not has_ended or (isinstance(error, BrokenExchangeError) and error.is_final):
-            raise
-        return b"", True
-
-
-# --- Embeddings, in OpenAI's protocol

@@ -20,7 +20,7 @@ from model_server import Completion, Failure, ModelServer, Raw, ToolCall, Trunca
 from flowengine.agents.agent import Agent
 from flowengine.agents.standalone import run_sync
 from flowengine.errors import ModelConfigError, ModelError, PermanentModelError, TransientModelError
-from flowengine.models.http import connection_pool, native_model, vendor_batches, vendor_endpoint
+from flowengine.models.http import connection_pool, streamed_answer, vendor_batches, vendor_endpoint
 from flowengine.models.http.loop_client import HttpCall
 from flowengine.models.http.native_model import NativeModel
 from flowengine.models.http.vendor_batches import BatchableCall, batches_of
@@ -372,7 +372,7 @@ LAST = {"openai": b"data: [DONE]\n\n", "anthropic": b'data: {"type": "message_st
 async def test_a_complete_answer_is_kept_however_its_connection_ends_or_stays_open(
     provider: str, end: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(native_model, "_TAIL", 0.02)
+    monkeypatch.setattr(streamed_answer, "_TAIL", 0.02)
     said = EVENTS[provider] + (LAST[provider] if "last word" in end or end == "no chunk" else b"")
     said += b"data: {no json\n\n" if end == "garbage" else b""
     answer = HEAD % b"text/event-stream" + b"%x\r\n%s\r\n" % (len(said), said)
