@@ -1,12 +1,16 @@
 """What the flow `channel_reply.yaml` does with its store: messages come in, memories are loaded and kept.
 
 The models are asked by the flow's own nodes, so their calls are on record; here are only the steps between them.
+
+Messages and memories are in a file of this folder, or where the variable `CHANNEL_MEMORY` says (a file, or postgresql://…).
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any, Final
 
 from flowengine.agents.memory import (
@@ -31,16 +35,19 @@ from flowengine.agents.memory import (
 __all__ = ["ReplyDecision", "keep", "load", "said"]
 
 BOT: Final = "bot"
+KEPT: Final = str(Path(__file__).parent / ".flowengine" / "channel_memory.db")
 LEFT_OUT: Final = "(The rest was left out because the limit of its length was reached.)"
 LIMITS: Final = MemoryLimits(short_term=300, long_term=600)
 WINDOWS: Final = Windows(active_channel_days=7, thread_memory_days=7, messages=30)
 
 
-async def load(store: str, persona: str, channel: str, user: str, text: str, thread: str, at: str) -> dict[str, Any]:
+async def load(
+    remember: bool, persona: str, channel: str, user: str, text: str, thread: str, at: str
+) -> dict[str, Any]:
     """Add the new message to the conversation, and load what an answer is built from."""
     now = datetime.fromisoformat(at) if at else datetime.now(UTC)
     message = ChannelMessage(f"{now.timestamp():.6f}", user, text, now, thread or None)
-    database = open_memory(store)
+    database = open_memory(where(remember))
     try:
         conversations, repository = SQLConversationStore(database), SQLMemoryRepository(database)
         await conversations.add(channel, channel, [message])
@@ -61,10 +68,10 @@ async def load(store: str, persona: str, channel: str, user: str, text: str, thr
     }
 
 
-async def said(store: str, channel: str, thread: str, at: str, reply: str) -> dict[str, Any]:
+async def said(remember: bool, channel: str, thread: str, at: str, reply: str) -> dict[str, Any]:
     """Add the reply to the conversation, if there is one, and say how the recent events are to be written down."""
     then = datetime.fromisoformat(at) + timedelta(seconds=1)
-    database = open_memory(store)
+    database = open_memory(where(remember))
     try:
         conversations = SQLConversationStore(database)
         if reply:
@@ -83,14 +90,14 @@ async def said(store: str, channel: str, thread: str, at: str, reply: str) -> di
     return {"task": asked[0].content, "material": asked[1].content, "merging": merging[0].content}
 
 
-async def keep(store: str, channel: str, thread: str, at: str, recent: str, history: str) -> list[str]:
+async def keep(remember: bool, channel: str, thread: str, at: str, recent: str, history: str) -> list[str]:
     """Save what was written, each memory within its limit; the ones before it are closed, and stay on record."""
     scope, scope_id = MemoryScope.CHANNEL, channel
     if thread:
         scope, scope_id = MemoryScope.THREAD, thread_scope_id(channel, thread)
     texts: Mapping[MemoryType, str] = {MemoryType.SHORT_TERM: recent, MemoryType.LONG_TERM: history}
     limits = {MemoryType.SHORT_TERM: LIMITS.short_term, MemoryType.LONG_TERM: LIMITS.long_term}
-    database = open_memory(store)
+    database = open_memory(where(remember))
     try:
         repository = SQLMemoryRepository(database)
         for kind, text in texts.items():
@@ -100,3 +107,8 @@ async def keep(store: str, channel: str, thread: str, at: str, recent: str, hist
     finally:
         database.close()
     return [f"{scope} {kind}" for kind, text in texts.items() if text]
+
+
+def where(remember: bool) -> str:
+    """The store of messages and memories; without `remember` an empty one, which is gone afterwards."""
+    return os.environ.get("CHANNEL_MEMORY", KEPT) if remember else ":memory:"

@@ -58,7 +58,7 @@ SAMPLES: Final[Mapping[str, Mapping[str, Any]]] = {
     "call_tools": {"order": "A-17", "reason": "broken"},
     "channel_reply": {
         "text": "Bot, when is the release?",
-        "store": "channel.db",
+        "remember": False,
         "at": "2025-03-01T09:00:00+00:00",
     },
     "content_route": {"topic": "Markets, sales and the strategy of a shop"},
@@ -360,7 +360,11 @@ def next_words(folder: Path, name: str) -> list[str]:
     options = ["--store", "runs.db", "--json"]
     events = events_of(folder)
     if not events:
-        given = [word for key, value in _INPUTS[name].items() for word in ("-i", f"{key}={value}")]
+        given = [
+            word
+            for key, value in _INPUTS[name].items()
+            for word in ("-i", f"{key}={str(value).lower() if isinstance(value, bool) else value}")
+        ]
         return ["run", str(ROOT / "flows" / f"{name}.yaml"), "--run-id", "r1", *given, *options]
     if isinstance(events[-1], RunFinished) and open_questions(events):
         answer = ["--choice", "ship", "--form", "form.json", "--by", "Ann", "--comment", "fine"]

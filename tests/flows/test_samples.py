@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 from flowengine.agents.skills.sandbox.sandbox import verdict
 from flowengine.core.records import ModelCall
 from flowengine.engine.events import NodeRecorded
-from flowengine.errors import ModelConfigError
+from flowengine.errors import FlowEngineError, ModelConfigError
 from flowengine.flow import Flow
 from flowengine.flowfile.analysis.references import edges_of
 from flowengine.flowfile.loader import check_file, load_flow
@@ -37,7 +38,7 @@ SAMPLES: dict[str, dict[str, Any]] = {
     "tool_agent": {"message": "My teapot from order A-17 came broken."},
     "draft_evaluate_improve": {"facts": "The shop moves on 3 May. Parking is free. Old vouchers stay valid."},
     "multilingual_triage": {"message": "先月の料金が二重に請求されています。返金してください。"},
-    "channel_reply": {"text": "Bot, when is the release?", "store": ":memory:"},
+    "channel_reply": {"text": "Bot, when is the release?", "remember": False},
     "draft_until_good": {"topic": "Bees make honey. They fly. They dance."},
     "parallel_research": {"question": "How do message queues keep their order?"},
     "wider_search": {"question": "How do message queues keep their order?"},
@@ -61,7 +62,7 @@ PATTERNS: dict[str, dict[str, Any]] = {
     "screened_reply": {"message": "Which tea is mild?"},
     "report_with_failures": {"numbers": ["A-17", "Z-9", "B-4"]},
     "repair_desk": {"message": "My kettle K2 hums and switches off early."},
-    "team_memory": {"text": "Bot, when is the release?", "store": ":memory:"},
+    "team_memory": {"text": "Bot, when is the release?", "remember": False},
     "check_invoice": {"invoice": "Teapot 30.00 (19 %), tea 4.50 (7 %). Net 34.50, tax 6.10."},
 }
 """Further ones, of the same kinds of nodes: what costs time is done with them in the long tests alone."""
@@ -128,6 +129,30 @@ def test_a_sample_runs_offline_and_gives_all_its_outputs(name: str):
     assert set(run.outputs) == set(load_flow(FLOWS / f"{name}.yaml").outputs)
     assert all(value not in (None, "", []) for value in run.outputs.values())
     assert all(call.model == "offline" for call in calls_of(run))
+
+
+TEXTS = [
+    (name, given)
+    for name in (*SAMPLES, *WITHOUT_MODELS)
+    for given, declared in load_flow(FLOWS / f"{name}.yaml").inputs.items()
+    if declared.type == "string" and "call:" in (FLOWS / f"{name}.yaml").read_text()
+]
+"""Samples whose own functions may be handed a caller's text."""
+
+
+@pytest.mark.parametrize(("name", "given"), TEXTS)
+def test_no_text_of_a_caller_names_a_file_that_a_sample_makes(
+    name: str, given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TEAM_MEMORY", str(tmp_path / "memory.db"))
+    monkeypatch.setenv("CHANNEL_MEMORY", str(tmp_path / "memory.db"))
+    there = tmp_path / "there"
+    there.mkdir()
+    monkeypatch.chdir(there)
+    for text in ("strange", "../strange.db"):
+        with suppress(FlowEngineError):
+            Flow.from_yaml(FLOWS / f"{name}.yaml").run_sync({given: text})
+    assert [path.name for path in tmp_path.rglob("*strange*")] == []
 
 
 @pytest.mark.parametrize(

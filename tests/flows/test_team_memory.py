@@ -24,12 +24,13 @@ MODEL = "openai/gpt-4o-mini"
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("OPENAI_API_KEY", "test")
+    monkeypatch.setenv("TEAM_MEMORY", str(tmp_path / "memory.db"))
     return tmp_path
 
 
 def start(folder: Path, monkeypatch: pytest.MonkeyPatch, *answers: Any, **inputs: str) -> tuple[Run, list[str]]:
     """A run with a server that answers in this order, and what the server was sent."""
-    given = {"store": str(folder / "memory.db"), "keeper": MODEL, "at": "2025-03-01T09:00:00+00:00", **inputs}
+    given = {"keeper": MODEL, "at": "2025-03-01T09:00:00+00:00", **inputs}
     with ModelServer(list(answers)) as server:
         monkeypatch.setenv("OPENAI_API_BASE", server.url)
         run = Flow.from_yaml(FLOW, model=MODEL).run_sync(given, store=f"sqlite:///{folder}/runs.db")
