@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from math import inf
 from os import PathLike
 
 import anyio
@@ -24,11 +23,10 @@ from starlette.responses import Response
 from flowengine.engine.ports import Durability
 from flowengine.flow import Flow
 from flowengine.journal.stores import AnyStore, as_store
-from flowengine.runtime.run_driver import Admission, RunDriver
 from flowengine.web.api.api import make_api_routes
 from flowengine.web.gate.doors import TokenDoor
 from flowengine.web.gate.gate import Gate
-from flowengine.web.gate.problems import ProblemError, problem_of, problem_response, tell_allowed
+from flowengine.web.gate.problems import ProblemError, problem_response, tell_allowed
 from flowengine.web.gate.requests import ServerParts
 from flowengine.web.gate.safety import LOOPBACK, AccessKeys, Hosts, TokenRule, make_token
 from flowengine.web.pages.action_handlers import make_handlers
@@ -39,8 +37,8 @@ from flowengine.web.pages.pages import make_page_routes
 from flowengine.web.pages.playground_pages import make_playground_routes
 from flowengine.web.pages.run_actions import OnceTable
 from flowengine.web.service.flow_catalog import Library
+from flowengine.web.service.library_runs import LibraryRuns
 from flowengine.web.service.run_cache import RunCache
-from flowengine.web.service.run_commands import ApprovalDecision, RunCommands
 from flowengine.web.service.run_watch import RunWatches
 from visualize.viewer.html import runs_url
 
@@ -73,14 +71,12 @@ def make_app(
     environ = os.environ if environ is None else environ
     shelf, library = RunCache(opened), Library(flows, environ)
     following = RunWatches(shelf)
-    runs = RunDriver(opened, Admission(at_once=inf), lambda what, error: problem_of(error))
-    commands = RunCommands(shelf, library, runs, following.hear)
+    runs = LibraryRuns(shelf, library, following.hear, wakes=not read_only)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncGenerator[None]:
-        async with anyio.create_task_group() as tasks:
+        async with runs, anyio.create_task_group() as tasks:
             following.begin(tasks)
-            runs.begin(tasks)
             try:
                 yield
             finally:
@@ -90,10 +86,7 @@ def make_app(
         if opened is not store:
             opened.close()
 
-    async def give(run_id: str, question: str, given: ApprovalDecision, asked: float) -> bool:
-        return (await commands.approve(run_id, question, given, asked))[1]
-
-    desk = AnswerDesk(environ, shelf.events, give)
+    desk = AnswerDesk(environ, runs)
     known = Hosts(frozenset(hosts), any_address)
     app = Starlette(
         routes=[
@@ -108,11 +101,10 @@ def make_app(
         exception_handlers={404: _answer_not_found, 405: _answer_not_found},
         lifespan=lifespan,
     )
-    app.state.parts = ServerParts(shelf, library, following, commands, keys, by, options, read_only)
+    app.state.parts = ServerParts(shelf, library, following, runs, keys, by, options, read_only)
     app.state.actions = {} if read_only else make_handlers()
     app.state.links = {CASE_LINK} if read_only else {CASE_LINK, "play"}
     app.state.once = OnceTable()
-    app.state.runs = runs
     app.state.token = keys.token
     return app
 
@@ -120,8 +112,7 @@ def make_app(
 async def stop(app: Starlette) -> None:
     """Cancel the runs of this process, which is journaled, and let go of all followers. Done at the end by itself."""
     parts: ServerParts = app.state.parts
-    runs: RunDriver = app.state.runs
-    await runs.end(puts_back=False)
+    await parts.acts.drain()
     parts.following.end()
 
 

@@ -115,7 +115,7 @@ async def test_one_that_is_cancelled_before_the_store_has_it_was_not_begun() -> 
 
         tasks.start_soon(start)
         await store.asked.wait()
-        assert await app.state.runs.cancel("r")
+        assert await app.state.parts.acts.driver.cancel("r")
     assert ids == []
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import anyio
 import httpx
@@ -11,17 +10,13 @@ import pytest
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from flowengine.engine.events import RunResumed
 from flowengine.flow import Flow
 from flowengine.journal.memory import MemoryStore
 from flowengine.journal.sqlite.store import SQLiteStore
-from flowengine.runtime.driven_run import DrivenRun
-from flowengine.runtime.run_driver import RunDriver
 from flowengine.web.app import make_app
 from flowengine.web.service import run_cache as module
 from flowengine.web.service.flow_catalog import Library
 from flowengine.web.service.run_cache import RunCache
-from flowengine.web.service.run_commands import ApprovalDecision, RunCommands
 from tests.support.browser import Browser
 from tests.support.pace import done_within
 from tests.support.plain_http import NO_TLS
@@ -33,7 +28,7 @@ from tests.support.ui_server import Served, served
 def test_it_can_be_mounted_below_a_path(browser: Browser, folder: Path):
     viewer = make_app("sqlite:///runs.db", ["."], durability="process", hosts=["127.0.0.1"])
     app = Starlette(routes=[Mount("/below", viewer)], lifespan=lambda _: viewer.router.lifespan_context(viewer))
-    app.state.parts, app.state.runs, app.state.token = viewer.state.parts, viewer.state.runs, viewer.state.token
+    app.state.parts, app.state.token = viewer.state.parts, viewer.state.token
     with served(app) as server, browser.tab() as tab:
         response = server.client.post("/below/api/runs", json={"flow": "ask"})
         assert response.headers["location"] == f"/below/api/runs/{response.json()['run_id']}"
@@ -63,7 +58,7 @@ def test_it_can_be_mounted_below_a_path(browser: Browser, folder: Path):
 def test_without_its_lifespan_it_says_so(folder: Path):
     viewer = make_app("sqlite:///runs.db", ["."], durability="process")
     app = Starlette(routes=[Mount("/", viewer)])
-    app.state.parts, app.state.runs, app.state.token = viewer.state.parts, viewer.state.runs, viewer.state.token
+    app.state.parts, app.state.token = viewer.state.parts, viewer.state.token
     with served(app) as server:
         assert "lifespan has not begun" in server.post("/api/runs", {"flow": "shout"}, 503)["detail"]
         assert server.get("/api/runs/x/events", 503)["title"] == "Not running"
@@ -154,32 +149,3 @@ def test_the_plot_of_long_runs_does_without_their_cost_at_first(monkeypatch: pyt
     with done_within(0.5):
         shelf.points("large")
     store.close()
-
-
-async def test_an_answer_is_taken_although_somebody_goes_on_with_the_run_just_then(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-):
-    app = make_app("sqlite:///runs.db", ["."], durability="process")
-    commands: RunCommands = app.state.parts.acts
-    async with app.router.lifespan_context(app):
-        run_id = await commands.start("ask", {})
-        driver: RunDriver = app.state.runs
-        await driver.wait(run_id)
-        launch = commands.begin
-
-        async def launch_twice(*given: Any) -> None:
-            await launch(run_id, "ask", stand)
-            await launch(*given)
-
-        async def stand(driven: DrivenRun) -> Any:
-            journal = driven.store.open(run_id)
-            journal.append(RunResumed(1.0))
-            journal.commit()
-            try:
-                await anyio.sleep_forever()
-            finally:
-                with anyio.CancelScope(shield=True):
-                    await journal.close()
-
-        monkeypatch.setattr(commands, "begin", launch_twice)
-        assert await commands.approve(run_id, None, ApprovalDecision("no")) == ("ask", True)

@@ -6,11 +6,14 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
+import anyio
 import httpx
 import pytest
 
+from flowengine.engine.ports import JournalStore
 from flowengine.flow import Flow
 from flowengine.journal.memory import MemoryStore
+from flowengine.nodes.approval import ApprovalNode
 from flowengine.web.app import make_app
 from flowengine.web.gate.api_keys import KeyRing
 from flowengine.web.serving_app import make_serving_app
@@ -25,7 +28,8 @@ class Door(NamedTuple):
 
     web: httpx.AsyncClient
     """Has the token, or a key."""
-    app: Any
+    store: JournalStore
+    secret: str
     runs: str
     """Where the runs are."""
     starts: Mapping[str, str]
@@ -33,13 +37,15 @@ class Door(NamedTuple):
 
 
 @asynccontextmanager
-async def opened(door: str, flows: list[Flow]) -> AsyncGenerator[Door]:
-    store = MemoryStore()
+async def opened(door: str, flows: list[Flow], before: Door | None = None) -> AsyncGenerator[Door]:
+    """`before`: it has ended, and this is its next start."""
+    store = MemoryStore() if before is None else before.store
     if door == "ui":
         app = make_app(store, flows, "a token of this test")
         secret, runs = "a token of this test", "/api/runs"
     else:
-        app, secret, runs = make_serving_app(store, flows, grace=0), KeyRing(store).add("ann"), "/runs"
+        app, runs = make_serving_app(store, flows, grace=0), "/runs"
+        secret = KeyRing(store).add("ann") if before is None else before.secret
     headers = {"Authorization": f"Bearer {secret}"}
     transport = httpx.ASGITransport(app)
     async with (
@@ -47,7 +53,7 @@ async def opened(door: str, flows: list[Flow]) -> AsyncGenerator[Door]:
         httpx.AsyncClient(transport=transport, base_url="http://localhost", headers=headers) as web,
     ):
         starts = {flow.name: "/api/runs" if door == "ui" else f"/flows/{flow.name}" for flow in flows}
-        yield Door(web, app, runs, starts)
+        yield Door(web, store, secret, runs, starts)
 
 
 @DOORS
@@ -81,3 +87,65 @@ async def test_names_pages_and_secrets_are_judged_alike(
     assert answer.headers["cache-control"] == "no-store"
     assert answer.headers["x-content-type-options"] == "nosniff"
     assert ("www-authenticate" in answer.headers) == (status == 401)
+
+
+def asking(**more: Any) -> Flow:
+    return Flow("ask", {"ask": ApprovalNode(lambda context: "Go on?", {"yes": None, "no": None}, **more)})
+
+
+async def start(door: Door, flow: str) -> str:
+    """The id of a run that was started by the door."""
+    is_viewer = door.runs.startswith("/api")
+    headers = {} if is_viewer else {"Prefer": "respond-async"}
+    said = await door.web.post(door.starts[flow], json={"flow": flow} if is_viewer else {}, headers=headers)
+    assert said.status_code in (201, 202), said.text
+    return said.json()["run_id"]
+
+
+async def wait_until(door: Door, run_id: str, *statuses: str) -> Any:
+    """The run, once it has one of these statuses."""
+    with anyio.fail_after(30):
+        while True:
+            run = (await door.web.get(f"{door.runs}/{run_id}")).json()
+            if run["status"] in statuses:
+                return run
+            await anyio.sleep(0.01)
+
+
+@DOORS
+async def test_a_question_that_nobody_answers_in_time_is_decided(door: str):
+    async with opened(door, [asking(expires=0.1, on_expire="no")]) as found:
+        run = await wait_until(found, await start(found, "ask"), "succeeded", "failed")
+    assert run["status"] == "succeeded"
+
+
+@DOORS
+async def test_a_question_expires_also_after_a_restart(door: str):
+    async with opened(door, [asking(expires=0.5, on_expire="no")]) as before:
+        run_id = await start(before, "ask")
+        await wait_until(before, run_id, "waiting")
+    async with opened(door, [asking(expires=0.5, on_expire="no")], before) as found:
+        await wait_until(found, run_id, "succeeded")
+
+
+@DOORS
+async def test_a_run_that_waits_is_cancelled(door: str):
+    async with opened(door, [asking()]) as found:
+        run_id = await start(found, "ask")
+        await wait_until(found, run_id, "waiting")
+        assert (await found.web.post(f"{found.runs}/{run_id}/cancel")).status_code == 200
+        assert (await found.web.get(f"{found.runs}/{run_id}")).json()["status"] == "cancelled"
+        again = await found.web.post(f"{found.runs}/{run_id}/cancel")
+    assert (again.status_code, "it is cancelled" in again.json()["detail"]) == (409, True)
+
+
+@DOORS
+async def test_a_run_that_is_on_its_way_is_left_to_go_on_by_a_resumption(door: str, counted: Counted):
+    async with opened(door, counted.flows) as found, anyio.create_task_group() as tasks:
+        tasks.start_soon(start, found, "slow")
+        await counted.at_gate.wait()
+        [run] = (await found.web.get(found.runs)).json()["runs"]
+        answer = await found.web.post(f"{found.runs}/{run['run_id']}/resume")
+        assert (answer.status_code, answer.json()["run_id"]) == (202, run["run_id"])
+        counted.gate.set()
+        await wait_until(found, run["run_id"], "succeeded")

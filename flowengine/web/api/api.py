@@ -1,6 +1,6 @@
 """Serves the HTTP API: one table of operations, from which routes and the OpenAPI document are made.
 
-What a request may do is decided elsewhere (`safety`, `run_commands`).
+What a request may do is decided elsewhere (`safety`, `run_service`).
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from flowengine.core.context import EMPTY
 from flowengine.core.json_values import dumps
 from flowengine.journal.run_lookup import parse_label_filter
+from flowengine.runtime.run import RunOptions
 from flowengine.version import __version__
 from flowengine.web.api.schemas import (
     ANSWER,
@@ -33,7 +35,6 @@ from flowengine.web.api.schemas import (
 from flowengine.web.api.sse import stream_events
 from flowengine.web.gate.problems import MEDIA_TYPE, Handler, ProblemError, answering_errors, problem_response
 from flowengine.web.gate.requests import get_parts, read_json
-from flowengine.web.service.run_commands import ApprovalDecision
 from visualize.viewer.html import whole
 from visualize.viewer.runs import PAGE_SIZE, filters_of, query_of
 
@@ -123,17 +124,18 @@ async def _start_run(request: Request) -> Response:
 
 async def _approve_run(request: Request) -> Response:
     body = await read_json(request, ANSWER)
-    node: str | None = body.pop("node", None)
+    node: str | None = body.get("node")
     run_id: str = request.path_params["run_id"]
     parts = get_parts(request)
-    path, resumed = await parts.acts.approve(run_id, node, ApprovalDecision(**body, by=parts.by))
-    return _json_response({"run_id": run_id, "node": path, "resumed": resumed})
+    choice, comment, form = body["choice"], body.get("comment", ""), body.get("form")
+    answered = await parts.acts.answer(run_id, node, choice, form, parts.by, comment=comment)
+    return _json_response({"run_id": run_id, "node": answered.node, "resumed": answered.goes_on})
 
 
 async def _resume_run(request: Request) -> Response:
     body = await read_json(request, RESUME)
     run_id: str = request.path_params["run_id"]
-    await get_parts(request).acts.resume(run_id, **body)
+    await get_parts(request).acts.resume(run_id, RunOptions(settings=body.pop("limits", EMPTY), **body))
     return _json_response({"run_id": run_id}, 202)
 
 
@@ -169,7 +171,9 @@ async def _get_openapi(request: Request) -> Response:
 _DAY: Final = {"type": "string", "anyOf": [{"format": "date"}, {"maxLength": 0}]}
 _PAGE: Final = {"type": "integer", "minimum": 1, "maximum": 99_999_999}
 _RUN_ID_PARAMETER: Final = Parameter("run_id", "The run's id.", "path")
-_NO_RUN: Final[Mapping[int, tuple[str, str | None]]] = {404: ("There is no such run.", "Problem")}
+_NO_RUN: Final[Mapping[int, tuple[str, str | None]]] = {
+    404: ("There is no such run, or its flow is not here.", "Problem")
+}
 _INVALID_BODY: Final[Mapping[int, tuple[str, str | None]]] = {
     status: (said, "Problem") for status, said in UNREADABLE_BODY.items()
 }
@@ -232,7 +236,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
         body="Resume", parameters=(_RUN_ID_PARAMETER,),
     ),
     Operation(
-        "POST", "/api/runs/{run_id}/cancel", "cancelRun", "Stop a run of this server's process.", _cancel_run,
+        "POST", "/api/runs/{run_id}/cancel", "cancelRun", "Stop a run, also one that waits.", _cancel_run,
         {200: ("It has stopped.", "Started"), **_NO_RUN, **_CONFLICT}, parameters=(_RUN_ID_PARAMETER,),
     ),
     Operation(

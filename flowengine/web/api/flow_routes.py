@@ -17,7 +17,6 @@ import anyio.to_thread
 from starlette.requests import Request
 from starlette.responses import Response
 
-from flowengine.engine.events import Event
 from flowengine.flow import Flow
 from flowengine.journal.run_lookup import parse_label_filter, parse_labels
 from flowengine.web.api.flow_documents import describe_flows
@@ -40,7 +39,6 @@ from flowengine.web.gate.safety import ANSWERS
 from flowengine.web.openai.chat_requests import caller_of, event_stream, read_header_text, run_key_of, session_name_of
 from flowengine.web.pages.answer_links import AnswerDesk, make_answer_routes
 from flowengine.web.service.outcomes import FlowCaller, RunOutcome, StartedRun
-from flowengine.web.service.run_commands import ApprovalDecision
 
 __all__ = ["make_flow_routes"]
 
@@ -62,7 +60,7 @@ def make_flow_routes(parts: ServingParts) -> MountedRoutes:
         ("POST", "/runs/{run_id}/cancel", routes.cancel_run),
         ("POST", "/runs/{run_id}/resume", routes.resume_run),
     ]
-    desk = AnswerDesk(parts.environ, routes.read_events, routes.take_decision)
+    desk = AnswerDesk(parts.environ, parts.service)
     return MountedRoutes([*make_routes(table), *make_answer_routes(desk)], (ANSWERS,))
 
 
@@ -186,7 +184,7 @@ class _FlowRoutes:
     async def answer_run(self, request: Request) -> Response:
         body, caller = await read_json(request, ANSWER, self._parts.max_body), caller_of(request)
         run_id: str = request.path_params["run_id"]
-        node = await self._service.answer(
+        answered = await self._service.answer(
             run_id,
             body.get("node"),
             body["choice"],
@@ -195,7 +193,9 @@ class _FlowRoutes:
             comment=body.get("comment", ""),
             caller=caller,
         )
-        return json_response({"run_id": run_id, "node": node}, 202, {"Location": f"{_root_of(request)}/runs/{run_id}"})
+        return json_response(
+            {"run_id": run_id, "node": answered.node}, 202, {"Location": f"{_root_of(request)}/runs/{run_id}"}
+        )
 
     async def cancel_run(self, request: Request) -> Response:
         run_id, caller = request.path_params["run_id"], caller_of(request)
@@ -204,18 +204,8 @@ class _FlowRoutes:
 
     async def resume_run(self, request: Request) -> Response:
         run_id, caller = request.path_params["run_id"], caller_of(request)
-        await self._service.resume(run_id, caller)
+        await self._service.resume(run_id, caller=caller)
         return accepted_response(await self._service.outcome(run_id, caller), _root_of(request), {})
-
-    async def read_events(self, run_id: str) -> Sequence[Event]:
-        """The events of a run, for the page of a link."""
-        return (await self._service.record(run_id)).events
-
-    async def take_decision(self, run_id: str, question: str, given: ApprovalDecision, asked: float) -> bool:
-        """Answer by a link; the run goes on."""
-        choice, comment, form, by = given
-        await self._service.answer(run_id, question, choice, form, by, comment=comment, asked=asked)
-        return True
 
     async def _messages(
         self, run_id: str, caller: FlowCaller | None, root: str, after: int = 0, *, stay: bool = False

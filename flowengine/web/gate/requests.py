@@ -14,8 +14,8 @@ from flowengine.core.json_values import MAX_VALUES, ValueCounter, dumps, load_js
 from flowengine.web.gate.problems import ProblemError
 from flowengine.web.gate.safety import AccessKeys
 from flowengine.web.service.flow_catalog import Library
+from flowengine.web.service.library_runs import LibraryRuns
 from flowengine.web.service.run_cache import RunCache
-from flowengine.web.service.run_commands import RunCommands
 from flowengine.web.service.run_watch import RunWatches
 
 __all__ = [
@@ -190,7 +190,7 @@ class ServerParts(NamedTuple):
     shelf: RunCache
     library: Library
     following: RunWatches
-    acts: RunCommands
+    acts: LibraryRuns
     keys: AccessKeys
     by: str
     """Who answers in the pages."""

@@ -1,4 +1,4 @@
-"""Resumes, repeats, forks and cancels runs as the forms of their pages ask for it, by `RunCommands`.
+"""Resumes, repeats, forks and cancels runs as the forms of their pages ask for it, by `RunService`.
 
 What is filled in is read by the rules of the command line: inputs, labels, limits and values of shared state.
 """
@@ -16,7 +16,7 @@ from flowengine.errors import FlowEngineError
 from flowengine.journal.effects import name_calls, pending_calls
 from flowengine.journal.run_lookup import labels_of
 from flowengine.nodes.node import RunLimits
-from flowengine.runtime.run import higher_limit, limits_under, settings_of
+from flowengine.runtime.run import RunOptions, higher_limit, limits_under, settings_of
 from flowengine.web.gate.problems import ProblemError
 from flowengine.web.pages.run_actions import ActionHandler, AskedAction
 from flowengine.web.pages.run_fields import (
@@ -126,14 +126,14 @@ class _Resume:
 
     async def act(self, asked: AskedAction, fields: Mapping[str, str]) -> str:
         said = read_limits(fields)
-        await asked.parts.acts.resume(
-            asked.run_id,
+        options = RunOptions(
             allow_changed=fields.get("allow_changed") == "true",
             retry_effects=_read_choices(fields, "retry."),
             assume_done=_read_choices(fields, "done."),
-            limits=said,
+            settings=said,
             repeat_failed_items=self._repeats_items,
         )
+        await asked.parts.acts.resume(asked.run_id, options)
         return run_url(asked.run_id)
 
 

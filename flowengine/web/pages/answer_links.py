@@ -6,7 +6,7 @@ They are one list, for each server that has runs (`make_answer_routes`).
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from time import time
 from typing import Final, NamedTuple
@@ -16,7 +16,7 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from flowengine.core.records import ApprovalRequested
-from flowengine.engine.events import Event, RunStarted
+from flowengine.engine.events import RunStarted
 from flowengine.errors import ApprovalError, DefinitionError, RunNotFoundError
 from flowengine.journal.approvals import may_answer, open_questions, times_asked
 from flowengine.journal.value_types import only_looking
@@ -24,7 +24,7 @@ from flowengine.nodes.notify.links import AnswerLink, find_signer
 from flowengine.web.gate.problems import ProblemError, answering_errors, problem_of
 from flowengine.web.gate.requests import read_form
 from flowengine.web.gate.safety import ANSWERS
-from flowengine.web.service.run_commands import ApprovalDecision
+from flowengine.web.service.run_service import RunService
 from visualize.viewer.answer import AskedFor, answer_page, told_page
 from visualize.viewer.forms import answer_of
 from visualize.viewer.page import CSP, style_sheet
@@ -48,10 +48,7 @@ class AnswerDesk:
 
     environ: Mapping[str, str] = field(repr=False)
     """Where the secret of links is."""
-    events: Callable[[str], Awaitable[Sequence[Event]]]
-    """The events of a run; `RunNotFoundError` where there is none."""
-    give: Callable[[str, str, ApprovalDecision, float], Awaitable[bool]]
-    """Takes run, path of the question, answer, and when the question was asked; whether the run goes on now."""
+    service: RunService
 
 
 def make_answer_routes(desk: AnswerDesk) -> Sequence[BaseRoute]:
@@ -106,7 +103,7 @@ async def _find_question(request: Request, desk: AnswerDesk) -> _OpenQuestion:
         raise ProblemError(404, "Not a link of ours", "It is not whole, or it was made with another secret.")
     try:
         with only_looking():
-            events = await desk.events(link.run_id)
+            events = await desk.service.events(link.run_id)
     except RunNotFoundError:
         raise ProblemError(410, "The run is gone", "There is nothing to answer any more.") from None
     started, asked = events[0], open_questions(events).get(link.question)
@@ -135,12 +132,14 @@ async def _take(request: Request, desk: AnswerDesk) -> Response:
     except ValueError as error:
         return _page_of(request, found, str(error), 422)
     try:
-        given = ApprovalDecision(*said, by=link.by)
-        goes_on = await desk.give(link.run_id, link.question, given, link.asked)
+        choice, comment, form = said
+        answered = await desk.service.answer(
+            link.run_id, link.question, choice, form, link.by, comment=comment, asked=link.asked
+        )
     except ApprovalError as error:
-        is_open = link.question in open_questions(await desk.events(link.run_id))
+        is_open = link.question in open_questions(await desk.service.events(link.run_id))
         if is_open:  # It does not fit.
             return _page_of(request, found, str(error), 422)
         raise ProblemError(410, "Answered already", "Somebody else has answered before.") from None
-    told = "The run goes on." if goes_on else "It counts when the run goes on."
+    told = "The run goes on." if answered.goes_on else "It counts when the run goes on."
     return _respond(request, f"Your answer is kept: {link.choice}", told)

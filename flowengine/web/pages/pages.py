@@ -28,7 +28,6 @@ from flowengine.web.pages.run_actions import get_actions, mark_of, perform_actio
 from flowengine.web.pages.run_fields import input_fields, read_inputs, read_start, start_fields
 from flowengine.web.service.flow_catalog import About, make_input_schema
 from flowengine.web.service.run_cache import RunCache
-from flowengine.web.service.run_commands import ApprovalDecision
 from visualize.plain import compact
 from visualize.run_difference import MOST_RUNS
 from visualize.run_times import times_of
@@ -237,8 +236,8 @@ async def _approve_run(request: Request) -> Response:
         found = answer_of(asked, fields)
     except ValueError as error:
         raise ProblemError(422, "The answer does not fit", str(error)) from None
-    _, goes_on = await parts.acts.approve(run_id, node, ApprovalDecision(*found, by=parts.by))
-    if not goes_on:
+    answered = await parts.acts.answer(run_id, node, found.choice, found.form, parts.by, comment=found.comment)
+    if not answered.goes_on:
         raise ProblemError(
             202, "Your answer is kept", f"This server does not have the run's flow: go on with `flowengine resume "
             f"{run_id}`."

@@ -202,12 +202,12 @@ async def _ask(asked: _Asked, changed: ChangedCall, limits: Mapping[str, Any]) -
     acts = asked.parts.acts
 
     async def work(driven: DrivenRun) -> Run:
-        live = acts.listener(run_id)
+        live = acts.listener(driven)
         return await ask_call(changed, flow, driven.store, limits, known=known is not None, live=live)
 
     if known is None or known.call is None or known.error:
         if not acts.drives(run_id):
-            await acts.begin(run_id, flow.name, work)
+            await acts.perform(run_id, flow.name, work)
         await acts.wait(run_id)
     return play_url(asked.run.run_id, recorded.seq, run_id)
 
@@ -229,12 +229,12 @@ async def _keep(asked: _Asked, changed: ChangedCall, limits: Mapping[str, Any]) 
             begun = [NodeStarted(at, time()), NodeRecorded(at, time(), tried.call)]
 
     acts, labels = asked.parts.acts, {"whatif": recorded.node[:200]}
-    options = RunOptions(run_id=new_id, settings=limits, live=acts.listener(new_id), labels=labels)
 
     async def work(driven: DrivenRun) -> Run:
+        options = RunOptions(run_id=new_id, settings=limits, live=acts.listener(driven), labels=labels)
         return await local.fork(plan, asked.run.run_id, driven.store, at, acts=False, begun=begun, options=options)
 
-    await acts.begin(new_id, plan.name, work)
+    await acts.perform(new_id, plan.name, work)
     return run_url(new_id, recorded.node)
 
 

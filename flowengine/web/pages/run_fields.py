@@ -102,7 +102,7 @@ def start_fields(parts: ServerParts, fields: Mapping[str, str] = EMPTY) -> list[
 
 
 def read_start(fields: Mapping[str, str]) -> dict[str, Any]:
-    """Reads these fields, for `RunCommands.start_entry`."""
+    """Reads these fields, for `LibraryRuns.start_entry`."""
     limits = read_limits(fields)
     return {
         "session": fields.get("session", "").strip() or None,

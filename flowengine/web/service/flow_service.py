@@ -1,4 +1,4 @@
-"""Starts, follows, answers and cancels runs of a set of flows by name, for whatever other programs reach them by.
+"""Runs a set of flows by name, for callers: whatever other programs reach them by, each sees and spends its own.
 
 A run that is started with a key is the run of that key: the store's own uniqueness of ids decides who begins it, so
 it is one run for all servers of the store, also after a restart; a repeated call finds it running, waiting or done.
@@ -7,10 +7,9 @@ With a store on PostgreSQL runs go into its queue. Nothing here knows HTTP.
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, nullcontext, suppress
+from contextlib import AbstractAsyncContextManager, aclosing, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from os import PathLike
@@ -18,10 +17,9 @@ from typing import Any, Final, get_args
 
 import anyio
 import anyio.to_thread
-from anyio.abc import TaskGroup
 
 from flowengine.core.context import EMPTY, RunStatus
-from flowengine.engine.events import Event, RunFinished
+from flowengine.engine.events import RunFinished, RunStarted
 from flowengine.engine.ports import JournalStore, RunInfo
 from flowengine.errors import (
     DefinitionError,
@@ -33,20 +31,19 @@ from flowengine.errors import (
     did_you_mean,
 )
 from flowengine.flow import Flow
-from flowengine.journal.approvals import answer
 from flowengine.journal.run_index import RunsAsked, run_index_of
 from flowengine.journal.run_lookup import check_labels
 from flowengine.runs import RunRecord
 from flowengine.runtime.driven_run import DrivenRun
 from flowengine.runtime.local import local
 from flowengine.runtime.queue.run_positions import check_queue_name, queue_of, standing_of
-from flowengine.runtime.run import RunOptions
-from flowengine.runtime.run_driver import Admission, RunDriver
+from flowengine.runtime.run import DEFAULTS, RunOptions
+from flowengine.runtime.run_driver import Admission
 from flowengine.runtime.run_feed import Followed
 from flowengine.runtime.sessions import check_session_name
 from flowengine.web.gate.api_keys import DayBudgets
 from flowengine.web.service.flow_catalog import Library
-from flowengine.web.service.local_runs import LocalRuns, RunStart, log_failure, logging_failure
+from flowengine.web.service.local_runs import RunStart, logging_failure
 from flowengine.web.service.outcomes import (
     CALLER,
     SERVED,
@@ -60,19 +57,18 @@ from flowengine.web.service.outcomes import (
     start_of,
 )
 from flowengine.web.service.run_booking import DAY, book_run, cost_of
-from flowengine.web.service.run_follower import RunFollower
+from flowengine.web.service.run_service import Answered, RunService
 from flowengine.web.service.start_requests import read_start, run_id_of_key
 
 __all__ = ["AccessError", "FlowCaller", "FlowService", "KeyReusedError", "RunOutcome", "StartedRun", "run_id_of_key"]
 
-_LOG: Final = logging.getLogger("flowengine.serving")
 _STATUSES: Final[Sequence[str]] = get_args(RunStatus)
 _RETRY: Final = 0.02
 """Seconds until a key is looked at again whose run did not begin after all."""
 
 
-class FlowService:
-    """Flows by name on one store: `async with FlowService(store, ["flows/"]) as service`. One event loop uses it."""
+class FlowService(RunService):
+    """Flows by name on one store, for callers: `async with FlowService(store, ["flows/"]) as service`."""
 
     def __init__(
         self,
@@ -89,23 +85,28 @@ class FlowService:
         `grace`: seconds that runs may take to end when the service does. `queue`: where runs go on PostgreSQL.
         Raises what is wrong with a flow, and `DefinitionError` for two of one name.
         """
-        self.store = store
+        super().__init__(store, admission=admission, grace=grace)
         self.environ: Mapping[str, str] = os.environ if environ is None else environ
         self.flows: Mapping[str, Flow] = _load_flows(flows, self.environ)
-        self.driver = RunDriver(store, admission or Admission(), log_failure)
         self.driver.tell(self._settle_soon)
         self.budgets = DayBudgets(store)
         self._beginning: dict[str, anyio.Event] = {}
         """Runs that a call is about to begin."""
         self._settling = anyio.Lock()
         """Whether a run has ended is not looked at while it is taken up again."""
-        self._tasks: TaskGroup | None = None
-        self._follower = RunFollower(store, self.driver.feed_of, self.driver.drives)
-        self._local = LocalRuns(store, self.flows, self.driver, self._follower)
-        self._grace = grace
         self._folder = os.getcwd()  # From which the paths of the flows go out.
         self._queue = check_queue_name(queue) if hasattr(store, "transact") else None
         """None: runs go on here."""
+        self.wakes = self.rescues = self._queue is None
+
+    async def find_flow(self, started: RunStarted, model: str | None = None) -> Flow | None:
+        return self.flows.get(started.flow)
+
+    def has_flow(self, name: str) -> bool:
+        return name in self.flows
+
+    def owns(self, started: RunStarted) -> bool:
+        return bool(read_call(started)) and started.flow in self.flows
 
     def check_models(self) -> None:
         """Raise what would keep runs here from the models that they mean: a missing key, or that none is chosen."""
@@ -120,41 +121,6 @@ class FlowService:
     def is_queued(self) -> bool:
         """Whether runs go into a queue, and workers go on with them."""
         return self._queue is not None
-
-    @asynccontextmanager
-    async def _run_tasks(self) -> AsyncGenerator[FlowService]:
-        failure: Exception | None = None
-        async with anyio.create_task_group() as tasks:
-            self._tasks = tasks
-            self.driver.begin(tasks)
-            self._follower.begin(tasks)
-            if self._queue is None:
-                self._local.begin_rescue(tasks)
-            try:
-                yield self
-            except Exception as error:
-                failure = error  # Raised once the group is closed, so that it comes out alone.
-            finally:
-                with anyio.CancelScope(shield=True):
-                    await self.drain()
-                tasks.cancel_scope.cancel()
-        if failure is not None:
-            raise failure
-
-    async def __aenter__(self) -> FlowService:
-        self._life = self._run_tasks()
-        return await self._life.__aenter__()
-
-    async def __aexit__(self, *exception: Any) -> bool | None:
-        return await self._life.__aexit__(*exception)
-
-    async def drain(self) -> None:
-        """Take nothing more; runs end within the grace, or are put back for the next start."""
-        if self.driver.is_stopping:
-            return
-        for run_id in await self.driver.end(self._grace):
-            _LOG.warning("run %s is put back: it goes on at the next start", run_id)
-        self._follower.end()
 
     def flow(self, name: str, caller: FlowCaller | None = None) -> Flow:
         """`FlowNotFoundError`, also for one that the caller may not use."""
@@ -207,11 +173,11 @@ class FlowService:
             settings={**settings, "folder": self._folder, SERVED: {CALLER: name, "request": request}},
             labels=given,
         )
-        start = RunStart(run_id, inputs, options)
+        start = RunStart(run_id, self.flows[flow], inputs, options)
         while True:
             failure: JournalError | None = None
             try:
-                if await self._begin_alone(flow, start, caller, tokens, around):
+                if await self._begin_alone(start, caller, tokens, around):
                     return StartedRun(run_id, True)
             except JournalError as error:  # The run is there already, or it cannot be written.
                 failure = error
@@ -276,49 +242,29 @@ class FlowService:
         comment: str = "",
         asked: float | None = None,
         caller: FlowCaller | None = None,
-    ) -> str:
-        """Answer what the run waits with, which then goes on; the path of the question's node.
+    ) -> Answered:
+        """As `RunService.answer`, of a run that the caller may know."""
+        await self.outcome(run_id, caller)
+        return await super().answer(run_id, question, choice, values, by, comment=comment, asked=asked)
 
-        `question`: the node's path; None where it waits with one. `values`: what its form asks for. `asked`: when the
-        question was asked, where no later one is meant. `ApprovalError`
-        says why an answer is not taken.
-        """
+    async def resume(self, run_id: str, options: RunOptions = DEFAULTS, *, caller: FlowCaller | None = None) -> None:
+        """As `RunService.resume`, of a run that the caller may know, and within what it may spend."""
         events = await self._follower.events(run_id)
         check_access(RunOutcome.of(events), caller)
-        given = await answer(self.store, run_id, question, choice, comment=comment, by=by, form=values, asked=asked)
-        if given.writer is None and not await self._requeue(run_id, events):
-            with suppress(RunBusyError):  # The process that has it since has the answer.
-                await self._local.go_on(run_id)
-        return given.node
-
-    async def resume(self, run_id: str, caller: FlowCaller | None = None) -> None:
-        """Go on with a run that failed, was cancelled, or was interrupted."""
-        events = await self._follower.events(run_id)
-        check_access(RunOutcome.of(events), caller)
-        if self.driver.drives(run_id):
-            return
-        started = start_of(events)
         async with self._settling:
+            started = start_of(events)
             if caller is not None and caller.budget_usd_day is not None and DAY in read_call(started):
+                if self.driver.drives(run_id):
+                    return
                 day, most = read_call(started)[DAY], started.settings["cost_usd"]
                 cost = cost_of(events)
                 await anyio.to_thread.run_sync(self.budgets.reopen, caller, day, run_id, most, cost)
-            if not await self._requeue(run_id, events):
-                await self._local.go_on(run_id)
+            await super().resume(run_id, options)
 
     async def cancel(self, run_id: str, caller: FlowCaller | None = None) -> None:
-        """Stop the run, wherever it is; `JournalError` where there is nothing to stop."""
-        events = await self._follower.events(run_id)
-        outcome = check_access(RunOutcome.of(events), caller)
-        if queue_of(self.store, start_of(events)) is not None:
-            from flowengine.runtime.queue.run_queue import cancel, queue_store  # Needs its extra.
-
-            if await cancel(queue_store(self.store), run_id) != "nothing to stop":
-                return
-        elif await self.driver.cancel(run_id) or await self._local.cancel_parked(run_id):
-            return
-        how = "it is at work in another process" if outcome.status == "running" else f"it is {outcome.status}"
-        raise JournalError(f"run '{run_id}' cannot be cancelled: {how}")
+        """As `RunService.cancel`, of a run that the caller may know."""
+        await self.outcome(run_id, caller)
+        await super().cancel(run_id)
 
     async def list_runs(
         self,
@@ -342,7 +288,6 @@ class FlowService:
 
     async def _begin_alone(
         self,
-        flow: str,
         start: RunStart,
         caller: FlowCaller | None,
         tokens: bool,
@@ -362,22 +307,22 @@ class FlowService:
                 return False
             async with nullcontext() if around is None else around(run_id):
                 if budgeted is None:
-                    return await self._begin(flow, start, tokens)
-                return await self._begin_within(budgeted, flow, start, tokens)
+                    return await self.begin(start, queue=self._queue, tokens=tokens)
+                return await self._begin_within(budgeted, start, tokens)
         finally:
             del self._beginning[run_id]
             done.set()
 
-    async def _begin_within(self, caller: FlowCaller, flow: str, start: RunStart, tokens: bool) -> bool:
-        """As `_begin`, within what the caller may spend today."""
+    async def _begin_within(self, caller: FlowCaller, start: RunStart, tokens: bool) -> bool:
+        """As `begin`, within what the caller may spend today."""
         await self._settle_ended(caller)
-        limit = self.flows[flow].plan.limits.bounds.cost_usd
+        limit = start.flow.plan.limits.bounds.cost_usd
         given, day = await anyio.to_thread.run_sync(self.budgets.reserve, caller, start.run_id, limit)
         settings = start.options.settings
         settings = {**settings, SERVED: {**settings[SERVED], DAY: day}, "cost_usd": given, "needs_prices": True}
         start = start._replace(options=replace(start.options, settings=settings))
         try:
-            return await self._begin(flow, start, tokens)
+            return await self.begin(start, queue=self._queue, tokens=tokens)
         except BaseException:
             with anyio.CancelScope(shield=True):
                 if not self.driver.drives(start.run_id) and not await self._follower.is_known(start.run_id):
@@ -407,15 +352,6 @@ class FlowService:
                 return  # A worker is to go on with it.
             await anyio.to_thread.run_sync(book_run, self.budgets, events)
 
-    async def _begin(self, flow: str, start: RunStart, tokens: bool) -> bool:
-        """Tells whether the run began; False, or a `JournalError`: its id may be there already."""
-        with suppress(RunBusyError):
-            if self._queue is not None:
-                return await self._submit(flow, start)
-            await self._local.begin(flow, start, tokens)
-            return True
-        return False
-
     async def _attach(self, run_id: str, request: str) -> RunOutcome | None:
         """Find the run of a key, which was begun before; one that no process goes on with goes on here."""
         events = await self._follower.events(run_id)
@@ -432,27 +368,6 @@ class FlowService:
             with suppress(RunBusyError):
                 await self._local.go_on(run_id)
         return None
-
-    async def _submit(self, flow: str, start: RunStart) -> bool:
-        from flowengine.runtime.queue.run_queue import queue_store, submit_runs  # Needs its extra.
-
-        if self.driver.is_stopping:
-            self.driver.admit()
-        store = queue_store(self.store)
-        if await anyio.to_thread.run_sync(store.status_of, start.run_id) is not None:
-            return False
-        runs, queue = {start.run_id: start.inputs}, self._queue or "default"
-        new = await submit_runs(store, self.flows[flow].plan, runs, start.options, queue=queue)
-        return start.run_id in new
-
-    async def _requeue(self, run_id: str, events: Sequence[Event]) -> bool:
-        """Put the run back into its queue; False: it is of none."""
-        if queue_of(self.store, start_of(events)) is None:
-            return False
-        from flowengine.runtime.queue.run_queue import queue_store, requeue  # Needs its extra.
-
-        await requeue(queue_store(self.store), run_id)
-        return True
 
 
 def _load_flows(given: Iterable[Flow | str | PathLike[str]], environ: Mapping[str, str]) -> Mapping[str, Flow]:

@@ -1,28 +1,29 @@
-"""Begins runs and goes on with them in this process: also with what a server of the store has left, and when what a
-run asks expires.
+"""Begins, resumes and forks runs in this process: also what a server of the store has left, and when what a run asks
+expires.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from math import inf
 from time import time
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 import anyio
 import anyio.to_thread
 from anyio.abc import TaskGroup
 
+from flowengine.core.context import EMPTY
 from flowengine.core.masking.masker import Masker
-from flowengine.engine.events import Event, NodeFinished, RunFinished, RunResumed
+from flowengine.engine.events import Event, NodeFinished, RunFinished, RunResumed, RunStarted
 from flowengine.engine.ports import JournalStore
 from flowengine.errors import (
     FlowEngineError,
-    FlowNotFoundError,
     JournalError,
     RunBusyError,
     RunNotFoundError,
@@ -36,12 +37,12 @@ from flowengine.runtime.deliveries import next_try
 from flowengine.runtime.driven_run import DrivenRun
 from flowengine.runtime.local import local
 from flowengine.runtime.queue.run_positions import queue_of
-from flowengine.runtime.run import Run, RunOptions, unheard
-from flowengine.runtime.run_driver import RunDriver, StoppingError
-from flowengine.web.service.outcomes import CALLER, RunOutcome, read_call, start_of
+from flowengine.runtime.run import DEFAULTS, Live, Run, RunOptions, settings_of, unheard
+from flowengine.runtime.run_driver import RunDriver, StoppingError, Work
+from flowengine.web.service.outcomes import CALLER, RunOutcome, start_of
 from flowengine.web.service.run_follower import RunFollower
 
-__all__ = ["LocalRuns", "RunStart", "log_failure", "logging_failure"]
+__all__ = ["FlowSource", "LocalRuns", "RunStart", "log_failure", "logging_failure"]
 
 _LOG: Final = logging.getLogger("flowengine.serving")
 _RESCUE_PAUSE: Final = 30.0
@@ -54,40 +55,59 @@ class RunStart(NamedTuple):
     """A run that is to begin."""
 
     run_id: str
+    flow: Flow
     inputs: Mapping[str, Any]
     options: RunOptions
+
+
+class FlowSource(Protocol):
+    """Knows the flows that a server has, and which runs of its store are its own."""
+
+    async def find_flow(self, started: RunStarted, model: str | None = None) -> Flow | None:
+        """The flow that a run goes on with; None where it is not here."""
+        ...
+
+    def has_flow(self, name: str) -> bool:
+        """Tells whether a run of a flow of this name may be its own; asked before the run is read."""
+        ...
+
+    def owns(self, started: RunStarted) -> bool:
+        """Tells whether a server of this kind began the run, so that one goes on with it by itself."""
+        ...
+
+    def listener(self, driven: DrivenRun) -> Live | None:
+        """Who hears what the agents of a run write; None: those alone who follow it here from its start."""
+        ...
 
 
 class LocalRuns:
     """The runs of one process."""
 
-    def __init__(
-        self, store: JournalStore, flows: Mapping[str, Flow], driver: RunDriver, follower: RunFollower
-    ) -> None:
+    def __init__(self, store: JournalStore, source: FlowSource, driver: RunDriver, follower: RunFollower) -> None:
         self._store = store
-        self._flows = flows
+        self._source = source
         self._driver = driver
         self._follower = follower
         self._tasks: TaskGroup | None = None
         self._wakes: dict[str, float] = {}
         """Run → when it goes on, because what it asks expires or is to be told again."""
 
-    def begin_rescue(self, tasks: TaskGroup) -> None:
-        """From now on go on with what is left, and with what expires."""
+    def begin_waking(self, tasks: TaskGroup, *, rescues: bool) -> None:
+        """From now on go on with what expires; `rescues`: also with what a server that died has left."""
         self._tasks = tasks
-        tasks.start_soon(self._rescue_runs)
+        tasks.start_soon(self._wake_runs, rescues)
 
-    async def begin(self, flow: str, start: RunStart, tokens: bool) -> None:
+    async def begin(self, start: RunStart, tokens: bool) -> None:
         """Begin a run; `JournalError` where its id is there already."""
-        caller = str((start.options.labels or {}).get(CALLER, ""))
-        driven = self._driver.reserve(start.run_id, flow, caller)
+        caller = str((start.options.labels or EMPTY).get(CALLER, ""))
+        driven = self._driver.reserve(start.run_id, start.flow.name, caller)
         driven.feed.is_kept = tokens
         try:
             driven.journal = driven.store.create(start.run_id)
             try:
                 self._driver.admit(caller)
                 if not self._driver.has_free_slot:
-                    await self._write_start(flow, start, driven)
+                    await self._write_start(start, driven)
             except BaseException:
                 await driven.journal.close()
                 raise
@@ -95,16 +115,48 @@ class LocalRuns:
             self._driver.release(driven)
             raise
         if driven.started is not None:
-            await self._driver.launch(driven, partial(self._drive, flow, tokens=tokens))
+            await self._driver.launch(driven, partial(self._drive, start.flow, DEFAULTS, tokens=tokens))
             return
-        await self._driver.launch(driven, partial(self._drive_new, flow, start, tokens))
-        await driven.begun.wait()
+        await self._launch(driven, partial(self._drive_new, start, tokens))
+
+    async def perform(self, run_id: str, flow: str, work: Work) -> None:
+        """Begin work on a run that no process writes; raises what it raises before anything of it is in the store."""
+        if self._driver.is_stopping:
+            self._driver.admit()
+        if self._driver.drives(run_id):
+            raise RunBusyError(f"run '{run_id}' is being written by this server", f"process {os.getpid()}")
+        await self._launch(self._driver.reserve(run_id, flow), work)
+
+    async def fork(self, flow: Flow, run_id: str, node: str, options: RunOptions, **how: Any) -> None:
+        """Begin a run that shares the past of another (`runners.local.fork`)."""
+        assert options.run_id is not None
+
+        async def work(driven: DrivenRun) -> Run:
+            told = replace(options, live=self.listener(driven))
+            run = await local.fork(flow.plan, run_id, driven.store, node, options=told, **how)
+            self._wake_later(run)
+            return run
+
+        await self.perform(options.run_id, flow.name, work)
+
+    async def _launch(self, driven: DrivenRun, work: Work) -> None:
+        """Returns once the store has what the run begins or goes on with, or it waits for its turn."""
+        goes_on_now = self._driver.has_free_slot
+        await self._driver.launch(driven, work)
+        if goes_on_now:
+            await driven.begun.wait()
+        else:
+            driven.begun.set()
         if driven.failure is not None and not driven.is_recorded:
             raise driven.failure
 
-    async def _write_start(self, flow: str, start: RunStart, driven: DrivenRun) -> None:
+    def listener(self, driven: DrivenRun, *, tokens: bool = False) -> Live:
+        """`tokens`: somebody follows the run from its start."""
+        return self._source.listener(driven) or (driven.feed.hear_token if tokens else unheard)
+
+    async def _write_start(self, start: RunStart, driven: DrivenRun) -> None:
         """Keep a run that waits for its turn."""
-        plan, journal = self._flows[flow].plan, driven.journal
+        plan, journal = start.flow.plan, driven.journal
         assert journal is not None
         taken = await local.inputs_with_files(plan, start.inputs, self._store, start.run_id)
         begin = partial(local.beginning, plan, taken, self._store, start.run_id, start.options, begins_later=True)
@@ -113,12 +165,11 @@ class LocalRuns:
         if waiting is not None:
             await waiting
 
-    async def _drive_new(self, flow: str, start: RunStart, tokens: bool, driven: DrivenRun) -> Run:
+    async def _drive_new(self, start: RunStart, tokens: bool, driven: DrivenRun) -> Run:
         """Begin a run and go on with it."""
-        plan, live = self._flows[flow].plan, driven.feed.hear_token if tokens else unheard
         try:
-            options = replace(start.options, journal=driven.journal, live=live)
-            run = await local.start(plan, start.inputs, driven.store, options)
+            options = replace(start.options, journal=driven.journal, live=self.listener(driven, tokens=tokens))
+            run = await local.start(start.flow.plan, start.inputs, driven.store, options)
         except BaseException:
             if driven.started is None and driven.journal is not None:
                 await driven.journal.close()
@@ -126,37 +177,39 @@ class LocalRuns:
         self._wake_later(run)
         return run
 
-    async def _drive(self, flow: str, driven: DrivenRun, *, tokens: bool = False) -> Run:
+    async def _drive(self, flow: Flow, options: RunOptions, driven: DrivenRun, *, tokens: bool = False) -> Run:
         """Go on with a run that is in the store."""
-        plan, live = self._flows[flow].plan, driven.feed.hear_token if tokens else unheard
-        options = RunOptions(journal=driven.journal, live=live)
-        run = await local.resume(plan, driven.run_id, driven.store, options)
+        options = replace(options, journal=driven.journal, live=self.listener(driven, tokens=tokens))
+        run = await local.resume(flow.plan, driven.run_id, driven.store, options)
         self._wake_later(run)
         return run
 
-    async def go_on(self, run_id: str) -> None:
-        """Drive a run of the store from here on; `RunBusyError` where somebody does."""
+    async def go_on(self, run_id: str, options: RunOptions = DEFAULTS) -> bool:
+        """Drive a run of the store from here on; False where its flow is not here.
+
+        `RunBusyError` where another process does; raises also what keeps the run from going on.
+        """
         if self._driver.drives(run_id):
-            return
+            return True
         if self._driver.is_stopping:
             self._driver.admit()
         events = await self._follower.events(run_id)
-        if self._driver.drives(run_id):
-            return
         started = start_of(events)
-        flow = started.flow
-        if flow not in self._flows:
-            raise FlowNotFoundError(f"run '{run_id}' is of flow '{flow}', which is not here")
-        driven = self._driver.reserve(run_id, flow, labels_of(started).get(CALLER, ""))
+        flow = await self._source.find_flow(started, options.settings.get("model") or settings_of(events).get("model"))
+        if flow is None:
+            return False
+        if self._driver.drives(run_id):
+            return True
+        driven = self._driver.reserve(run_id, flow.name, labels_of(started).get(CALLER, ""))
         try:
             driven.journal = driven.store.open(run_id)
             driven.feed.next = len(driven.journal.read())
         except BaseException:
             self._driver.release(driven)
             raise
-        driven.begun.set()
         self._follower.let_go(run_id)
-        await self._driver.launch(driven, partial(self._drive, flow))
+        await self._launch(driven, partial(self._drive, flow, options))
+        return True
 
     async def cancel_parked(self, run_id: str) -> bool:
         """Write that a run was cancelled which no process works on; False: one does, or it has ended."""
@@ -176,20 +229,21 @@ class LocalRuns:
                 self._driver.release(driven)
         return not has_ended
 
-    async def _rescue_runs(self) -> None:
+    async def _wake_runs(self, rescues: bool) -> None:
         """Go on with what a server of this store left, at the start and whenever one has died since."""
         has_looked = False
-        while True:
+        while rescues or not has_looked:
             has_looked = has_looked or await logging_failure(self._wake_waiting, "looking for what waits")
-            await logging_failure(self._rescue_abandoned, "looking for what was left")
+            if rescues:
+                await logging_failure(self._rescue_abandoned, "looking for what was left")
             await anyio.sleep(_RESCUE_PAUSE)
 
     async def _wake_waiting(self) -> None:
         for info in await anyio.to_thread.run_sync(self._store.list):
-            if info.status == "waiting" and info.flow in self._flows:
+            if info.status == "waiting" and self._source.has_flow(info.flow):
                 try:
                     events = await self._follower.events(info.run_id)
-                    if read_call(start_of(events)):
+                    if self._source.owns(start_of(events)):
                         self._wake_at(info.run_id, events)
                 except StoreUnavailableError:  # All of them are looked at again.
                     raise
@@ -206,14 +260,14 @@ class LocalRuns:
         try:
             events = await self._follower.events(run_id)
             started = start_of(events)
-            if not read_call(started) or started.flow not in self._flows or queue_of(self._store, started) is not None:
+            if not self._source.owns(started) or queue_of(self._store, started) is not None:
                 return
             if RunOutcome.of(events).is_settled:  # Somebody has gone on with it since it was looked for.
                 return
             if _count_resumptions(events) >= _MOST_RESUMPTIONS:
                 raise JournalError(f"the server died {_MOST_RESUMPTIONS} times in a row during it: look into it first")
-            await self.go_on(run_id)
-            _LOG.info("run %s was interrupted, and goes on", run_id)
+            if await self.go_on(run_id):
+                _LOG.info("run %s was interrupted, and goes on", run_id)
         except (RunBusyError, StoppingError):  # The next to look goes on with it.
             return
         except FlowEngineError as error:

@@ -106,8 +106,10 @@ def test_a_run_that_fails_says_where_and_why(server: Served):
     assert "broken" in run["nodes"]["fail"]["error"]["message"]
     (Path("steps.py")).write_text(Path("steps.py").read_text() + "\ndef fail():\n    return 'mended'\n")
     check(server, "POST", f"/api/runs/{run_id}/resume", "resumeRun", 202, {})
-    assert server.until(run_id, "succeeded")["outputs"] == {"fail": "mended"}
-    check(server, "POST", f"/api/runs/{run_id}/resume", "resumeRun", 409, {})
+    done = server.until(run_id, "succeeded")
+    assert done["outputs"] == {"fail": "mended"}
+    check(server, "POST", f"/api/runs/{run_id}/resume", "resumeRun", 202, {})
+    assert server.get(f"/api/runs/{run_id}")["events"] == done["events"]  # Nothing is left to do.
 
 
 @pytest.mark.parametrize(
@@ -138,11 +140,13 @@ def test_a_flow_with_errors_has_them_all_in_the_problem(server: Served):
 def test_a_run_of_this_process_is_cancelled(server: Served):
     run_id = server.post("/api/runs", {"flow": "sleep"}, 201)["run_id"]
     assert check(server, "GET", f"/api/runs/{run_id}", "getRun", 200)["driven_here"] is True
-    assert check(server, "POST", f"/api/runs/{run_id}/resume", "resumeRun", 409, {})["title"] == "It is running"
+    check(server, "POST", f"/api/runs/{run_id}/resume", "resumeRun", 202, {})
+    problem = check(server, "POST", f"/api/runs/{run_id}/resume", "resumeRun", 409, {"limits": {"timeout": 9}})
+    assert "does not reach it" in problem["detail"]
     check(server, "POST", f"/api/runs/{run_id}/cancel", "cancelRun", 200)
     assert server.get(f"/api/runs/{run_id}")["status"] == "cancelled"
     problem = check(server, "POST", f"/api/runs/{run_id}/cancel", "cancelRun", 409)
-    assert problem["detail"] == f"run '{run_id}': it is over: it cancelled"
+    assert problem["detail"] == f"run '{run_id}' cannot be cancelled: it is cancelled"
     check(server, "POST", "/api/runs/nobody/cancel", "cancelRun", 404)
 
 
@@ -159,7 +163,6 @@ def test_a_question_is_answered_and_the_run_goes_on(server: Served):
     server.until(run_id, "waiting")
     run = check(server, "GET", f"/api/runs/{run_id}", "getRun", 200)
     assert run["questions"]["ask"]["choices"] == ["yes", "no"]
-    assert "it is waiting" in check(server, "POST", f"/api/runs/{run_id}/cancel", "cancelRun", 409)["detail"]
     path = f"/api/runs/{run_id}/approve"
     assert "no choice 'maybe'" in check(server, "POST", path, "answerRun", 409, {"choice": "maybe"})["detail"]
     wrong = {"choice": "yes", "form": {"channel": "radio"}}
@@ -207,7 +210,7 @@ def test_an_answer_is_kept_where_the_flow_is_not_here(folder: Path):
         run_id = server.post("/api/runs", {"flow": "ask"}, 201)["run_id"]
         server.until(run_id, "waiting")
     with served(make_app("sqlite:///runs.db", durability="process")) as server:
-        assert "does not have the flow" in server.post(f"/api/runs/{run_id}/resume", {}, 409)["detail"]
+        assert "which is not here" in server.post(f"/api/runs/{run_id}/resume", {}, 404)["detail"]
         body = {"choice": "yes", "form": {"channel": "blog"}}
         assert server.post(f"/api/runs/{run_id}/approve", body)["resumed"] is False
     with served(make_app("sqlite:///runs.db", [Flow.from_yaml("ask.yaml")], durability="process")) as server:

@@ -174,7 +174,7 @@ async def test_a_caller_sees_its_own_flows_and_runs_alone(store: JournalStore, c
             await service.start("quick", {"text": "x"}, caller=BEN)
         for look in (service.outcome, service.wait, service.record, service.cancel, service.resume):
             with pytest.raises(RunNotFoundError):
-                await look(run.run_id, BEN)
+                await look(run.run_id, caller=BEN)
         with pytest.raises(RunNotFoundError):
             await service.answer(run.run_id, None, "yes", caller=BEN)
         with pytest.raises(RunNotFoundError):
@@ -277,7 +277,7 @@ async def test_a_run_is_answered_and_goes_on_here(store: JournalStore, counted: 
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(follow)
-            assert await service.answer(run.run_id, None, "yes", by="ann") == "ask"
+            assert await service.answer(run.run_id, None, "yes", by="ann") == ("ask", True)
         assert seen == [type(event).__name__ for event in store.events(run.run_id)]
         assert (await service.outcome(run.run_id)).outputs == {"done": "SLOW"}
 
@@ -376,7 +376,7 @@ async def test_on_postgresql_a_run_that_is_resumed_keeps_its_part_of_the_budget_
             await service.cancel(run.run_id, ann)
             await service.start("hello", {}, caller=ann)
             assert service.budgets.read_spending("ann") == (0.0, pytest.approx(0.1))
-            await service.resume(run.run_id, ann)
+            await service.resume(run.run_id, caller=ann)
             await service.start("hello", {}, caller=ann)
             assert service.budgets.read_spending("ann") == (0.0, pytest.approx(0.1 + 0.1 + 0.08))
 
@@ -434,12 +434,12 @@ async def test_a_start_that_is_given_up_leaves_no_budget_reserved(
     async with FlowService(store, counted.flows) as service:
         with anyio.CancelScope() as scope:
 
-            async def never(*given: Any) -> bool:
+            async def never(*given: Any, **how: Any) -> bool:
                 scope.cancel()
                 await anyio.sleep_forever()
                 return True
 
-            monkeypatch.setattr(service, "_begin", never)
+            monkeypatch.setattr(service, "begin", never)
             await service.start("quick", {"text": "x"}, caller=ann)
         assert service.budgets.read_spending("ann") == (0.0, 0)
 
@@ -479,7 +479,7 @@ async def test_a_call_that_is_cancelled_counts_to_the_day_s_budget(store: Journa
             end = store.events(run.run_id)[-1]
             assert isinstance(end, RunFinished)
             assert end.unrecorded_usd == pytest.approx(spent)
-            await service.resume(run.run_id, ann)
+            await service.resume(run.run_id, caller=ann)
         await service.wait(run.run_id)
     assert store.events(run.run_id)[-1].error.type == "LimitError"  # type: ignore[union-attr]
 
@@ -522,9 +522,9 @@ async def test_a_run_that_failed_has_its_part_of_the_budget_again_when_it_is_res
         monkeypatch.undo()
         taken, day = service.budgets.reserve(ann, "other", 0.95)
         with pytest.raises(QuotaError, match=r"no 0\.1 US dollars left"):
-            await service.resume(run.run_id, ann)
+            await service.resume(run.run_id, caller=ann)
         service.budgets.settle("ann", day, "other", 0.5 * taken)
-        await service.resume(run.run_id, ann)
+        await service.resume(run.run_id, caller=ann)
         assert service.budgets.read_spending("ann") == (pytest.approx(0.475), pytest.approx(0.1))
         gate.set()
         assert (await service.wait(run.run_id)).status == "succeeded"
@@ -547,14 +547,14 @@ async def test_a_run_that_is_resumed_while_it_is_settled_keeps_its_part_of_the_b
         assert (await service.wait(run.run_id)).status == "failed"
         go_on = service._local.go_on
 
-        async def settle_before(run_id: str) -> None:
-            tasks.start_soon(service._settle, run_id)
+        async def settle_before(*given: Any) -> bool:
+            tasks.start_soon(service._settle, run.run_id)
             await anyio.wait_all_tasks_blocked()
-            await go_on(run_id)
+            return await go_on(*given)
 
         monkeypatch.setattr(service._local, "go_on", settle_before)
         async with anyio.create_task_group() as tasks:
-            await service.resume(run.run_id, ann)
+            await service.resume(run.run_id, caller=ann)
         assert service.budgets.read_spending("ann") == (0.0, pytest.approx(0.1))
         gate.set()
         assert (await service.wait(run.run_id)).status == "succeeded"
@@ -698,7 +698,7 @@ async def test_an_answer_is_taken_although_another_server_goes_on_with_the_run(t
                     await journal.close()
 
             service._local.go_on = after_another  # type: ignore[method-assign]
-            assert await service.answer(run.run_id, None, "yes") == "ask"
+            assert await service.answer(run.run_id, None, "yes") == ("ask", True)
 
 
 async def test_a_run_that_has_ended_since_it_was_looked_for_is_not_taken_up_again(

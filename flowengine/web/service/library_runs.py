@@ -1,0 +1,93 @@
+"""Runs the flows of a library, whose files may change meanwhile, for the one who has the server's token.
+
+What goes on here ends with the server, and is cancelled in its record: nothing is spent later that nobody asked for.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from functools import partial
+from math import inf
+from typing import Any, Final
+
+from flowengine.core.context import EMPTY
+from flowengine.engine.events import RunStarted, TokenStreamed
+from flowengine.errors import RunBusyError
+from flowengine.flow import Flow
+from flowengine.runtime.driven_run import DrivenRun
+from flowengine.runtime.local import local
+from flowengine.runtime.run import Live, RunOptions
+from flowengine.runtime.run_driver import Admission, Work
+from flowengine.web.service.flow_catalog import CatalogEntry, Library
+from flowengine.web.service.local_runs import RunStart
+from flowengine.web.service.run_cache import RunCache
+from flowengine.web.service.run_service import RunService
+
+__all__ = ["LibraryRuns"]
+
+_VIEWER: Final = "viewer"
+"""The setting of a run that a viewer began."""
+
+
+class LibraryRuns(RunService):
+    """The runs of a viewer's store."""
+
+    rescues = False
+    puts_back = False
+
+    def __init__(
+        self, shelf: RunCache, library: Library, heard: Callable[[str, TokenStreamed], None], *, wakes: bool = True
+    ) -> None:
+        """`heard`: told of what agents write in the runs of this process. `wakes`: whether runs go on by themselves."""
+        super().__init__(shelf.store, admission=Admission(at_once=inf), grace=0)
+        self.wakes = wakes
+        self._shelf = shelf
+        self._library = library
+        self._heard = heard
+
+    async def find_flow(self, started: RunStarted, model: str | None = None) -> Flow | None:
+        entry = await self._shelf.do(self._library.of_run, started)
+        return None if entry is None else await self._shelf.do(entry.flow, model)
+
+    def owns(self, started: RunStarted) -> bool:
+        return bool(started.settings.get(_VIEWER))
+
+    def listener(self, driven: DrivenRun) -> Live | None:
+        return partial(self._heard, driven.run_id)
+
+    async def start(self, name: str, inputs: Mapping[str, Any], **how: Any) -> str:
+        """`start_entry` of the flow of that name."""
+        return await self.start_entry(await self._shelf.do(self._library.find, name), inputs, **how)
+
+    async def start_entry(
+        self,
+        entry: CatalogEntry,
+        inputs: Mapping[str, Any],
+        *,
+        run_id: str | None = None,
+        session: str | None = None,
+        reuse: str | None = None,
+        model: str | None = None,
+        labels: Mapping[str, str] = EMPTY,
+        limits: Mapping[str, Any] = EMPTY,
+        queue: str | None = None,
+    ) -> str:
+        """The id of a new run, which the store has. `queue`: where a worker takes it from; None: it goes on here.
+        `limits`: by their names in a flow file."""
+        flow = await self._shelf.do(entry.flow, model)
+        earlier = None if reuse is None else await self._shelf.do(self.store.find, reuse)
+        settings = {"folder": os.getcwd(), _VIEWER: True, **({} if model is None else {"model": model}), **limits}
+        chosen = local.new_run_id() if run_id is None else run_id
+        options = RunOptions(run_id=chosen, session=session, reuse=earlier, settings=settings, labels=labels)
+        if not await self.begin(RunStart(chosen, flow, inputs, options), queue=queue):
+            raise RunBusyError(f"run '{chosen}' is being written by this server", f"process {os.getpid()}")
+        return chosen
+
+    async def perform(self, run_id: str, flow: str, work: Work) -> None:
+        """Begin work on a run of this process; raises what it raises before anything of it is in the store."""
+        await self._local.perform(run_id, flow, work)
+
+    async def wait(self, run_id: str) -> None:
+        """Until a run of this process has ended."""
+        await self.driver.wait(run_id)
