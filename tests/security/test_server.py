@@ -42,7 +42,7 @@ def test_a_body_nested_without_end_is_refused_and_nothing_runs(server: Served) -
     for depth in (101, 400, 900, 2_000, 500_000):
         body = '{"flow": "echo", "inputs": {"value": ' + "[" * depth + "]" * depth + "}}"
         response = server.client.post("/api/runs", content=body, headers={"Content-Type": "application/json"})
-        assert response.status_code == 400, depth
+        assert response.status_code == (400 if depth < 50_000 else 413), depth  # So many values are not read at all.
     for body in ('{"flow": "echo", "inputs": {"value": [' + "9" * 100_000 + "]}}", '{"flow": NaN}', "[" * 99, "\xff"):
         response = server.client.post("/api/runs", content=body, headers={"Content-Type": "application/json"})
         assert response.status_code in (400, 422)

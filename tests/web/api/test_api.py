@@ -267,7 +267,7 @@ def test_a_flow_built_in_python_is_started_too(folder: Path):
         assert server.get("/api/flows")["flows"][0]["path"] == "(built in Python)"
 
 
-@pytest.mark.parametrize("content", [b"{", b"[]", b'{"flow": NaN}', b"[" * 100_000, b"\xff", b'"x"'])
+@pytest.mark.parametrize("content", [b"{", b"[]", b'{"flow": NaN}', b"[" * 20_000, b"\xff", b'"x"'])
 def test_a_body_that_is_no_object_is_told(server: Served, content: bytes):
     response = server.client.post("/api/runs", content=content, headers={"Content-Type": "application/json"})
     assert response.status_code in (400, 422)

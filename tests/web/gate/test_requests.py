@@ -35,7 +35,7 @@ def test_what_is_no_form_is_told(body: bytes) -> None:
         parse_form(body)
 
 
-@pytest.mark.parametrize("body", [b"[" * 102 + b"1" + b"]" * 102, b"[" * 100_000])
+@pytest.mark.parametrize("body", [b"[" * 102 + b"1" + b"]" * 102, b"[" * 20_000])
 def test_what_is_nested_too_deep_is_told_each_time_by_an_error_of_its_own(body: bytes) -> None:
     told: list[ProblemError] = []
     for _ in range(2):  # An error that is raised again keeps what it was raised of before.
