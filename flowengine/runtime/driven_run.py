@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
 import anyio
@@ -24,15 +24,23 @@ class DrivenRun:
     """One run on its way."""
 
     def __init__(
-        self, run_id: str, flow: str, store: JournalStore, is_alone: Callable[[], bool], caller: str = ""
+        self,
+        run_id: str,
+        flow: str,
+        store: JournalStore,
+        is_alone: Callable[[], bool],
+        caller: str = "",
+        *,
+        retells: bool = False,
     ) -> None:
+        """`retells`: as `RunFeed`'s."""
         self.run_id = run_id
         self.caller = caller
         """Who started it: callers take turns."""
         self.is_alone = is_alone
         """Whether no other run goes on here now."""
         self.flow = flow
-        self.feed = RunFeed()
+        self.feed = RunFeed(retells=retells)
         self.store = tell_events(store, self.hear, partial(_ToldJournal, self))
         """Its own view of the store: whatever writes the run through it is heard by the followers."""
         self.scope = anyio.CancelScope()
@@ -82,6 +90,13 @@ class _ToldJournal(TeeJournal):
     def __init__(self, driven: DrivenRun, journal: Journal, listener: Listener) -> None:
         super().__init__(journal, listener)
         self._driven = driven
+        self.read = self._read
+
+    def _read(self, after: int = 0, /) -> Sequence[Event]:
+        """The events; what is added from here on is counted from their end."""
+        events = self._journal.read(after)
+        self._driven.feed.begin_at(after + len(events))
+        return events
 
     def commit(self, alone: bool = True, /) -> Awaitable[None] | None:
         """One commit is for all runs of this process that have something to write now."""

@@ -64,11 +64,14 @@ class RunDriver:
         store: JournalStore,
         admission: Admission,
         log: Callable[[str, Exception], object],
+        *,
+        retells: bool = False,
     ) -> None:
-        """`log` hears what goes wrong with a run beyond what its record tells."""
+        """`log` hears what goes wrong with a run beyond what its record tells. `retells`: as `RunFeed`'s."""
         self._store = store
         self._admission = admission
         self._log = log
+        self.retells = retells
         self._tasks: TaskGroup | None = None
         self._driven: dict[str, DrivenRun] = {}
         self._lingering: dict[str, RunFeed] = {}
@@ -132,7 +135,9 @@ class RunDriver:
     def reserve(self, run_id: str, flow: str, caller: str = "") -> DrivenRun:
         """Take a run that is not at work here; it has to be launched or released."""
         assert run_id not in self._driven, "the caller has looked"
-        driven = self._driven[run_id] = DrivenRun(run_id, flow, self._store, lambda: self.running < 2, caller)
+        driven = self._driven[run_id] = DrivenRun(
+            run_id, flow, self._store, lambda: self.running < 2, caller, retells=self.retells
+        )
         return driven
 
     def release(self, driven: DrivenRun) -> None:

@@ -14,7 +14,6 @@ from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Seque
 from contextlib import asynccontextmanager
 from os import PathLike
 
-import anyio
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import Request
@@ -39,7 +38,6 @@ from flowengine.web.pages.run_actions import OnceTable
 from flowengine.web.service.flow_catalog import Library
 from flowengine.web.service.library_runs import LibraryRuns
 from flowengine.web.service.run_cache import RunCache
-from flowengine.web.service.run_watch import RunWatches
 from visualize.viewer.html import runs_url
 
 __all__ = ["make_app", "stop"]
@@ -70,19 +68,12 @@ def make_app(
     opened = as_store(store, durability)
     environ = os.environ if environ is None else environ
     shelf, library = RunCache(opened), Library(flows, environ)
-    following = RunWatches(shelf)
-    runs = LibraryRuns(shelf, library, following.hear, wakes=not read_only)
+    runs = LibraryRuns(shelf, library, wakes=not read_only)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncGenerator[None]:
-        async with runs, anyio.create_task_group() as tasks:
-            following.begin(tasks)
-            try:
-                yield
-            finally:
-                with anyio.CancelScope(shield=True):
-                    await stop(app)
-                tasks.cancel_scope.cancel()
+        async with runs:
+            yield
         if opened is not store:
             opened.close()
 
@@ -101,7 +92,7 @@ def make_app(
         exception_handlers={404: _answer_not_found, 405: _answer_not_found},
         lifespan=lifespan,
     )
-    app.state.parts = ServerParts(shelf, library, following, runs, keys, by, options, read_only)
+    app.state.parts = ServerParts(shelf, library, runs, keys, by, options, read_only)
     app.state.actions = {} if read_only else make_handlers()
     app.state.links = {CASE_LINK} if read_only else {CASE_LINK, "play"}
     app.state.once = OnceTable()
@@ -113,7 +104,6 @@ async def stop(app: Starlette) -> None:
     """Cancel the runs of this process, which is journaled, and let go of all followers. Done at the end by itself."""
     parts: ServerParts = app.state.parts
     await parts.acts.drain()
-    parts.following.end()
 
 
 async def _answer_not_found(request: Request, error: Exception) -> Response:

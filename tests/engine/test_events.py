@@ -28,7 +28,7 @@ from flowengine.engine.events import (
     TokenStreamed,
 )
 from flowengine.journal.run_export import event_line
-from flowengine.web.service.run_watch import to_plain_event
+from flowengine.web.api.event_lines import to_plain_event
 
 
 class Told(BaseModel):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Any
 
@@ -31,6 +31,13 @@ def begun() -> DrivenRun:
     return driven
 
 
+async def follow(follower: RunFollower) -> AsyncGenerator[Followed]:
+    async with aclosing(follower.follow("r", 0, stay=False)) as batches:
+        async for batch in batches:
+            for each in batch:
+                yield each
+
+
 def start_nodes(driven: DrivenRun, count: int) -> None:
     assert driven.journal is not None
     for at in range(count):
@@ -40,7 +47,7 @@ def start_nodes(driven: DrivenRun, count: int) -> None:
 async def test_a_slow_follower_gets_every_event_once_and_the_list_stays_short():
     driven, found = begun(), list[Followed]()
     follower = RunFollower(driven.store, lambda run_id: driven.feed, lambda run_id: True)
-    async with aclosing(follower.follow("r", 0, stay=False)) as told:
+    async with aclosing(follow(follower)) as told:
         found.append(await anext(told))
         for _ in range(5):
             start_nodes(driven, 7)
@@ -70,7 +77,7 @@ async def test_what_is_dropped_while_a_follower_reads_the_store_is_not_lost():
 
     start_nodes(driven, 20)
     follower = RunFollower(Store(), lambda run_id: driven.feed, lambda run_id: True)
-    async with aclosing(follower.follow("r", 0, stay=False)) as told:
+    async with aclosing(follow(follower)) as told:
         found = [await anext(told) for _ in range(51)]
     assert found == list(enumerate(driven.store.events("r")))
 
@@ -79,25 +86,25 @@ async def test_of_a_text_whose_middle_is_missed_no_more_is_told():
     feed, told = RunFeed(), list[Any]()
     feed.is_kept = True
     feed.hear_token(TokenStreamed("a", 1.0, "Bees ", begins=True))
-    with feed.follow():
-        async with aclosing(feed.read(0)) as pieces:
-            told.append((await anext(pieces))[1])
+    with feed.follow() as place:
+        async with aclosing(feed.read(0, place)) as batches:
+            told += await anext(batches)
             for each in range(10):
                 feed.hear_token(TokenStreamed("a", 1.0, f"{each} "))
-            told += [piece async for _, piece in pieces]
+            told += [piece async for batch in batches for piece in batch]
         feed.hear_token(TokenStreamed("a", 1.0, "again", begins=True))
         feed.hear_token(TokenStreamed("a", 1.0, "!"))
         feed.end()
-        told += [piece async for _, piece in feed.read(0, has_missed=True)]
-    assert [piece.text for piece in told] == ["Bees ", "again", "!"]
+        told += [piece async for batch in feed.read(0, place, has_missed=True) for piece in batch]
+    assert [piece.text for _, piece in told] == ["Bees ", "again", "!"]
 
 
 async def test_a_follower_that_waits_is_told():
     feed, found = RunFeed(), list[Followed]()
 
     async def follow() -> None:
-        with feed.follow():
-            found.extend([each async for each in feed.read(0)])
+        with feed.follow() as place:
+            found.extend([each async for batch in feed.read(0, place) for each in batch])
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(follow)

@@ -14,15 +14,20 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from flowengine.engine.events import RunFinished
+from flowengine.web.api.event_lines import EventForm, encode_events
 from flowengine.web.gate.problems import ProblemError
 from flowengine.web.gate.requests import get_parts
-from flowengine.web.service.run_watch import Form
+from flowengine.web.service.library_runs import LibraryRuns
+from flowengine.web.service.outcomes import ENDED
 
 __all__ = ["StreamResponse", "read_position", "stream_events", "wait_until_gone"]
 
 # --- An endless answer
 
 _HEAD: Final[Mapping[str, str]] = {"content-type": "text/event-stream; charset=utf-8", "x-accel-buffering": "no"}
+HEARTBEAT: Final = 15.0
+"""Seconds after which a comment is sent, so that nothing on the way cuts off a silence."""
 _PATIENCE: Final = 20.0
 """Seconds that a client may take for one piece before it is dropped."""
 
@@ -97,14 +102,24 @@ async def wait_until_gone(receive: Receive, stop: Callable[[], None]) -> None:
     stop()
 
 
-async def stream_events(request: Request, form: Form) -> Response:
+async def stream_events(request: Request, form: EventForm) -> Response:
     """The events of a run as they come; 204 where no more will, so that browsers stop asking."""
-    following = get_parts(request).following
-    run_id = request.path_params["run_id"]
+    runs, run_id = get_parts(request).acts, request.path_params["run_id"]
     after = read_position(request)
-    if not await following.has_more(run_id, after):
+    if runs.driver.is_stopping:
+        raise ProblemError(503, "Not running", "the app's lifespan has not begun, or is over")
+    events = await runs.events(run_id, max(0, after - 1))
+    if after and not events:
+        raise ProblemError(404, "No such position", f"run '{run_id}' has fewer than {after} events")
+    if len(events) <= 1 and isinstance(events[-1], RunFinished) and events[-1].status in ENDED:
         return Response(status_code=204)
-    return StreamResponse(following.messages(run_id, after, form))
+    return StreamResponse(_encode(runs, run_id, after, form), beat=HEARTBEAT)
+
+
+async def _encode(runs: LibraryRuns, run_id: str, after: int, form: EventForm) -> AsyncGenerator[bytes]:
+    async with aclosing(runs.follower.follow(run_id, after, stay=True)) as batches:
+        async for each in batches:
+            yield encode_events(each, form)
 
 
 def read_position(request: Request) -> int:

@@ -16,7 +16,6 @@ from flowengine.web.gate.safety import AccessKeys
 from flowengine.web.service.flow_catalog import Library
 from flowengine.web.service.library_runs import LibraryRuns
 from flowengine.web.service.run_cache import RunCache
-from flowengine.web.service.run_watch import RunWatches
 
 __all__ = [
     "FORM",
@@ -189,7 +188,6 @@ async def read_own_pairs(request: Request, most: int = _MAX_FORM_BYTES) -> Seque
 class ServerParts(NamedTuple):
     shelf: RunCache
     library: Library
-    following: RunWatches
     acts: LibraryRuns
     keys: AccessKeys
     by: str

@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 from flowengine.errors import FlowEngineError, InputError
 from flowengine.runtime.run_driver import StoppingError
-from flowengine.web.api.sse import StreamResponse, wait_until_gone
+from flowengine.web.api.sse import HEARTBEAT, StreamResponse, wait_until_gone
 from flowengine.web.service.flow_service import FlowService
 from flowengine.web.service.outcomes import FlowCaller
 
@@ -29,9 +29,6 @@ __all__ = [
 ]
 
 T = TypeVar("T")
-
-_BEAT: Final = 15.0
-"""Seconds after which a comment is sent, so that nothing on the way cuts off a silence."""
 
 
 def caller_of(request: Request) -> FlowCaller | None:
@@ -74,7 +71,7 @@ _QUOTED: Final = re.compile(r"utf-8'[a-z0-9-]*'(.*)", re.IGNORECASE | re.DOTALL)
 
 def event_stream(pieces: AsyncGenerator[bytes], headers: Mapping[str, str], *, tells_retry: bool = False) -> Response:
     """Server-sent events; the generator is closed when the client goes. Clients of chats know no `retry`."""
-    return StreamResponse(pieces, headers=headers, beat=_BEAT, tells_retry=tells_retry)
+    return StreamResponse(pieces, headers=headers, beat=HEARTBEAT, tells_retry=tells_retry)
 
 
 async def answer_while_heard(request: Request, work: Callable[[], Awaitable[T]]) -> T | None:

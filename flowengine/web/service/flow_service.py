@@ -57,7 +57,7 @@ from flowengine.web.service.outcomes import (
     start_of,
 )
 from flowengine.web.service.run_booking import DAY, book_run, cost_of
-from flowengine.web.service.run_service import Answered, RunService
+from flowengine.web.service.run_service import RunService, TakenAnswer
 from flowengine.web.service.start_requests import read_start, run_id_of_key
 
 __all__ = ["AccessError", "FlowCaller", "FlowService", "KeyReusedError", "RunOutcome", "StartedRun", "run_id_of_key"]
@@ -189,11 +189,11 @@ class FlowService(RunService):
 
     async def outcome(self, run_id: str, caller: FlowCaller | None = None) -> RunOutcome:
         """Returns the run's state; raises `RunNotFoundError` also for a run of another caller."""
-        return check_access(RunOutcome.of(await self._follower.events(run_id)), caller)
+        return check_access(RunOutcome.of(await self.follower.events(run_id)), caller)
 
     async def record(self, run_id: str, caller: FlowCaller | None = None) -> RunRecord:
         """All that is on record of the run: its nodes, its usage, its events."""
-        events = await self._follower.events(run_id)
+        events = await self.follower.events(run_id)
         check_access(RunOutcome.of(events), caller)
         return RunRecord(events)
 
@@ -227,9 +227,10 @@ class FlowService(RunService):
         What agents write comes between, without a position, where the run was started with `tokens`.
         """
         await self.outcome(run_id, caller)
-        async with aclosing(self._follower.follow(run_id, after, stay=stay)) as found:
-            async for each in found:
-                yield each
+        async with aclosing(self.follower.follow(run_id, after, stay=stay)) as batches:
+            async for each in batches:
+                for item in each:
+                    yield item
 
     async def answer(
         self,
@@ -242,14 +243,14 @@ class FlowService(RunService):
         comment: str = "",
         asked: float | None = None,
         caller: FlowCaller | None = None,
-    ) -> Answered:
+    ) -> TakenAnswer:
         """As `RunService.answer`, of a run that the caller may know."""
         await self.outcome(run_id, caller)
         return await super().answer(run_id, question, choice, values, by, comment=comment, asked=asked)
 
     async def resume(self, run_id: str, options: RunOptions = DEFAULTS, *, caller: FlowCaller | None = None) -> None:
         """As `RunService.resume`, of a run that the caller may know, and within what it may spend."""
-        events = await self._follower.events(run_id)
+        events = await self.follower.events(run_id)
         check_access(RunOutcome.of(events), caller)
         async with self._settling:
             started = start_of(events)
@@ -303,7 +304,7 @@ class FlowService(RunService):
             return False
         done = self._beginning[run_id] = anyio.Event()
         try:
-            if (budgeted is not None or around is not None) and await self._follower.is_known(run_id):
+            if (budgeted is not None or around is not None) and await self.follower.is_known(run_id):
                 return False
             async with nullcontext() if around is None else around(run_id):
                 if budgeted is None:
@@ -325,7 +326,7 @@ class FlowService(RunService):
             return await self.begin(start, queue=self._queue, tokens=tokens)
         except BaseException:
             with anyio.CancelScope(shield=True):
-                if not self.driver.drives(start.run_id) and not await self._follower.is_known(start.run_id):
+                if not self.driver.drives(start.run_id) and not await self.follower.is_known(start.run_id):
                     await anyio.to_thread.run_sync(self.budgets.settle, caller.name, day, start.run_id, 0.0)
             raise
 
@@ -346,7 +347,7 @@ class FlowService(RunService):
         async with self._settling:
             if self.driver.drives(run_id):  # It was resumed since.
                 return
-            events = await self._follower.events(run_id)
+            events = await self.follower.events(run_id)
             is_queued = queue_of(self.store, start_of(events)) is not None
             if is_queued and await anyio.to_thread.run_sync(standing_of, self.store, run_id):
                 return  # A worker is to go on with it.
@@ -354,7 +355,7 @@ class FlowService(RunService):
 
     async def _attach(self, run_id: str, request: str) -> RunOutcome | None:
         """Find the run of a key, which was begun before; one that no process goes on with goes on here."""
-        events = await self._follower.events(run_id)
+        events = await self.follower.events(run_id)
         if read_call(start_of(events)).get("request") != request:
             raise KeyReusedError(
                 "this key was used with other inputs: a key is good for one run; take another for another run"

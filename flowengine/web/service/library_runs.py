@@ -6,13 +6,12 @@ What goes on here ends with the server, and is cancelled in its record: nothing 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
 from math import inf
 from typing import Any, Final
 
 from flowengine.core.context import EMPTY
-from flowengine.engine.events import RunStarted, TokenStreamed
+from flowengine.engine.events import RunStarted
 from flowengine.errors import RunBusyError
 from flowengine.flow import Flow
 from flowengine.runtime.driven_run import DrivenRun
@@ -33,18 +32,16 @@ _VIEWER: Final = "viewer"
 class LibraryRuns(RunService):
     """The runs of a viewer's store."""
 
+    retells = True
     rescues = False
     puts_back = False
 
-    def __init__(
-        self, shelf: RunCache, library: Library, heard: Callable[[str, TokenStreamed], None], *, wakes: bool = True
-    ) -> None:
-        """`heard`: told of what agents write in the runs of this process. `wakes`: whether runs go on by themselves."""
+    def __init__(self, shelf: RunCache, library: Library, *, wakes: bool = True) -> None:
+        """`wakes`: whether runs go on by themselves."""
         super().__init__(shelf.store, admission=Admission(at_once=inf), grace=0)
         self.wakes = wakes
         self._shelf = shelf
         self._library = library
-        self._heard = heard
 
     async def find_flow(self, started: RunStarted, model: str | None = None) -> Flow | None:
         entry = await self._shelf.do(self._library.of_run, started)
@@ -53,8 +50,9 @@ class LibraryRuns(RunService):
     def owns(self, started: RunStarted) -> bool:
         return bool(started.settings.get(_VIEWER))
 
-    def listener(self, driven: DrivenRun) -> Live | None:
-        return partial(self._heard, driven.run_id)
+    def listener(self, driven: DrivenRun) -> Live:
+        """Hears what the agents of a run of this process write."""
+        return self._local.listener(driven)
 
     async def start(self, name: str, inputs: Mapping[str, Any], **how: Any) -> str:
         """`start_entry` of the flow of that name."""

@@ -75,10 +75,6 @@ class FlowSource(Protocol):
         """Tells whether a server of this kind began the run, so that one goes on with it by itself."""
         ...
 
-    def listener(self, driven: DrivenRun) -> Live | None:
-        """Who hears what the agents of a run write; None: those alone who follow it here from its start."""
-        ...
-
 
 class LocalRuns:
     """The runs of one process."""
@@ -151,8 +147,8 @@ class LocalRuns:
             raise driven.failure
 
     def listener(self, driven: DrivenRun, *, tokens: bool = False) -> Live:
-        """`tokens`: somebody follows the run from its start."""
-        return self._source.listener(driven) or (driven.feed.hear_token if tokens else unheard)
+        """Who hears what the agents of a run write. `tokens`: somebody follows the run from its start."""
+        return driven.feed.hear_token if tokens or self._driver.retells else unheard
 
     async def _write_start(self, start: RunStart, driven: DrivenRun) -> None:
         """Keep a run that waits for its turn."""
@@ -203,7 +199,7 @@ class LocalRuns:
         driven = self._driver.reserve(run_id, flow.name, labels_of(started).get(CALLER, ""))
         try:
             driven.journal = driven.store.open(run_id)
-            driven.feed.next = len(driven.journal.read())
+            driven.journal.read()
         except BaseException:
             self._driver.release(driven)
             raise

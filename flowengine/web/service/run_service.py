@@ -21,21 +21,20 @@ from flowengine.engine.ports import JournalStore
 from flowengine.errors import FlowNotFoundError, JournalError, RunBusyError
 from flowengine.flow import Flow
 from flowengine.journal.approvals import answer
-from flowengine.runtime.driven_run import DrivenRun
 from flowengine.runtime.local import local
 from flowengine.runtime.queue.run_positions import queue_of
-from flowengine.runtime.run import DEFAULTS, Live, RunOptions, settings_of
+from flowengine.runtime.run import DEFAULTS, RunOptions, settings_of
 from flowengine.runtime.run_driver import Admission, RunDriver, StoppingError
 from flowengine.web.service.local_runs import LocalRuns, RunStart, log_failure
 from flowengine.web.service.outcomes import start_of
 from flowengine.web.service.run_follower import RunFollower
 
-__all__ = ["Answered", "RunService"]
+__all__ = ["RunService", "TakenAnswer"]
 
 _LOG: Final = logging.getLogger("flowengine.serving")
 
 
-class Answered(NamedTuple):
+class TakenAnswer(NamedTuple):
     """An answer that was taken."""
 
     node: str
@@ -51,16 +50,18 @@ class RunService:
     """Whether runs of the store go on by themselves when what they ask expires."""
     rescues: bool = True
     """Whether runs go on by themselves that a server has left which died."""
+    retells: bool = False
+    """Whether those who follow late are told from its beginning what is being written."""
     puts_back: bool = True
     """Whether runs that are on their way at the end go on at the next start; else they are cancelled."""
 
     def __init__(self, store: JournalStore, *, admission: Admission | None = None, grace: float = 20.0) -> None:
         """`grace`: seconds that runs may take to end when the service does."""
         self.store = store
-        self.driver = RunDriver(store, admission or Admission(), log_failure)
+        self.driver = RunDriver(store, admission or Admission(), log_failure, retells=self.retells)
         self._tasks: TaskGroup | None = None
-        self._follower = RunFollower(store, self.driver.feed_of, self.driver.drives)
-        self._local = LocalRuns(store, self, self.driver, self._follower)
+        self.follower = RunFollower(store, self.driver.feed_of, self.driver.drives, retells=self.retells)
+        self._local = LocalRuns(store, self, self.driver, self.follower)
         self._grace = grace
 
     # --- What subclasses know
@@ -77,10 +78,6 @@ class RunService:
         """Tells whether a service of this kind began the run, so that one goes on with it by itself."""
         raise NotImplementedError
 
-    def listener(self, driven: DrivenRun) -> Live | None:
-        """Who hears what the agents of a run write; None: those alone who follow it here from its start."""
-        return None
-
     # --- Its life
 
     @asynccontextmanager
@@ -89,7 +86,7 @@ class RunService:
         async with anyio.create_task_group() as tasks:
             self._tasks = tasks
             self.driver.begin(tasks)
-            self._follower.begin(tasks)
+            self.follower.begin(tasks)
             if self.wakes:
                 self._local.begin_waking(tasks, rescues=self.rescues)
             try:
@@ -117,7 +114,7 @@ class RunService:
         for run_id in await self.driver.end(self._grace, puts_back=self.puts_back):
             if self.puts_back:
                 _LOG.warning("run %s is put back: it goes on at the next start", run_id)
-        self._follower.end()
+        self.follower.end()
 
     # --- What is done with a run
 
@@ -154,21 +151,21 @@ class RunService:
         *,
         comment: str = "",
         asked: float | None = None,
-    ) -> Answered:
+    ) -> TakenAnswer:
         """Answer what the run waits with, which then goes on, unless its flow is not here: then the answer is kept.
 
         `question`: the node's path; None where it waits with one. `values`: what its form asks for. `asked`: when the
         question was asked, where no later one is meant. `ApprovalError` says why an answer is not taken. A run that is
         at work is left to its owner, who takes the answer in.
         """
-        events = await self._follower.events(run_id)
+        events = await self.follower.events(run_id)
         taken = await answer(self.store, run_id, question, choice, comment=comment, by=by, form=values, asked=asked)
         if taken.writer is not None or await self._requeue(run_id, events):
-            return Answered(taken.node, True)
+            return TakenAnswer(taken.node, True)
         try:
-            return Answered(taken.node, await self._local.go_on(run_id))
+            return TakenAnswer(taken.node, await self._local.go_on(run_id))
         except RunBusyError:  # The process that has it since has the answer.
-            return Answered(taken.node, True)
+            return TakenAnswer(taken.node, True)
 
     async def resume(self, run_id: str, options: RunOptions = DEFAULTS) -> None:
         """Resume a run that failed, was cancelled, or was interrupted; one that is on its way here is left to go on.
@@ -180,7 +177,7 @@ class RunService:
             if is_decided or options.allow_changed or options.settings:
                 raise JournalError(f"run '{run_id}' is on its way here: what was chosen for it does not reach it")
             return
-        events = await self._follower.events(run_id)
+        events = await self.follower.events(run_id)
         how: Mapping[str, Any] = {"allow_changed": options.allow_changed, "settings": options.settings}
         if not is_decided and await self._requeue(run_id, events, **how):
             return
@@ -198,7 +195,7 @@ class RunService:
     ) -> str:
         """The id of a new run that shares a run's past and begins at a node (`runners.local.fork`). One of a run that
         was submitted goes into its queue."""
-        events = await self._follower.events(run_id)
+        events = await self.follower.events(run_id)
         started = start_of(events)
         flow = await self.find_flow(started, limits.get("model") or settings_of(events).get("model"))
         if flow is None:
@@ -221,7 +218,7 @@ class RunService:
         """Cancel the run, wherever it is; `JournalError` where there is nothing to stop."""
         if await self.driver.cancel(run_id):
             return
-        events = await self._follower.events(run_id)
+        events = await self.follower.events(run_id)
         if queue_of(self.store, start_of(events)) is not None:
             from flowengine.runtime.queue.run_queue import cancel, queue_store  # Needs its extra.
 
@@ -234,9 +231,9 @@ class RunService:
         how = "it is at work in another process" if status == "running" else f"it is {status}"
         raise JournalError(f"run '{run_id}' cannot be cancelled: {how}")
 
-    async def events(self, run_id: str) -> Sequence[Event]:
-        """All that the store has of the run; `RunNotFoundError` where there is none."""
-        return await self._follower.events(run_id)
+    async def events(self, run_id: str, after: int = 0) -> Sequence[Event]:
+        """What the store has of the run; `RunNotFoundError` where there is none."""
+        return await self.follower.events(run_id, after)
 
     def drives(self, run_id: str) -> bool:
         """Tells whether a run is one of this process."""

@@ -26,7 +26,7 @@ from tests.support.quiet_ports import quiet_port
 from tests.support.sample_run import START, layered_run, mapped_run, model_call, research_run
 from tests.support.ui_server import Served, served
 from tests.web.conftest import FLOWS
-from tests.web.service.test_run_watch import other_process
+from tests.web.service.test_run_follower import other_process
 
 PANEL = "document.querySelector('#panel h2 .path')?.textContent === '{}'"
 EVIL = "</script><script>window.owned=1</script><img src=x onerror=window.owned=1>"

@@ -677,7 +677,7 @@ async def test_a_run_that_ended_since_is_not_cancelled(store: JournalStore, coun
         async def before(*given: Any) -> Any:
             return stale
 
-        service._follower.events = before  # type: ignore[method-assign]  # As it stood a moment ago.
+        service.follower.events = before  # type: ignore[method-assign]  # As it stood a moment ago.
         with pytest.raises(JournalError, match="cannot be cancelled"):
             await service.cancel(run.run_id)
     assert store.list()[0].status == "succeeded"

@@ -10,7 +10,7 @@ import textwrap
 import threading
 import time
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +20,16 @@ import pytest
 
 from flowengine.core.context import NodeResult
 from flowengine.engine.events import Event, NodeFinished, NodeStarted, RunFinished, RunStarted, TokenStreamed
+from flowengine.errors import RunNotFoundError
 from flowengine.journal.memory import MemoryStore
 from flowengine.journal.sqlite.store import SQLiteStore
+from flowengine.runtime import run_feed
+from flowengine.runtime.run_feed import RunFeed
+from flowengine.web.api.event_lines import encode_events
 from flowengine.web.app import make_app
-from flowengine.web.service import run_watch as module
-from flowengine.web.service.run_cache import RunCache
-from flowengine.web.service.run_watch import EventBatch, RunWatches, merge_tokens
+from flowengine.web.service import run_follower as module
+from flowengine.web.service.run_follower import RunFollower
+from flowengine.web.service.token_order import join_tokens, merge_tokens
 from tests.support.pace import measured_pace
 from tests.support.plain_http import NO_TLS
 from tests.support.sample_run import START, layered_run, research_run
@@ -136,11 +140,11 @@ def test_a_run_of_another_process_is_followed_while_it_is_written(server: Served
 @pytest.mark.long
 def test_twenty_followers_share_one_look_at_the_run(server: Served, monkeypatch: pytest.MonkeyPatch):
     looks: list[str] = []
-    events = RunCache.events
+    events = RunFollower.events
 
-    async def counted(shelf: RunCache, run_id: str, after: int = 0) -> Any:
+    async def counted(follower: RunFollower, run_id: str, after: int = 0, until: int | None = None) -> Any:
         looks.append(run_id)
-        return await events(shelf, run_id, after)
+        return await events(follower, run_id, after, until)
 
     begun = time.monotonic()
     found: list[list[Any]] = [[] for _ in range(20)]
@@ -154,11 +158,11 @@ def test_twenty_followers_share_one_look_at_the_run(server: Served, monkeypatch:
         for thread in threads:
             thread.start()
         time.sleep(0.5)
-        monkeypatch.setattr(RunCache, "events", counted)
+        monkeypatch.setattr(RunFollower, "events", counted)
         for thread in threads:
             thread.join()
     assert all(each == [str(number) for number in range(1, 302)] for each in found)
-    assert len(looks) < (time.monotonic() - begun) / module._QUICK * 1.5 + 20
+    assert len(looks) < (time.monotonic() - begun) / module._FIRST_LOOK * 1.5 + 40
 
 
 def test_whatever_agents_write_is_told_while_they_write(server: Served):
@@ -173,7 +177,7 @@ def test_a_client_that_stops_reading_is_dropped_and_the_others_are_not_held_up(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("flowengine.web.api.sse._PATIENCE", 3.0)
-    monkeypatch.setattr(module, "_MOST", 200_000)
+    monkeypatch.setattr(run_feed, "_MOST_BYTES", 200_000)
     store = SQLiteStore("runs.db", "process")
     journal = store.create("large")
     journal.append(RunStarted("large", "large", START, {}, {}, {}))
@@ -193,7 +197,7 @@ def test_a_client_that_stops_reading_is_dropped_and_the_others_are_not_held_up(
 
         listener = threading.Thread(target=listen)
         listener.start()
-        following: RunWatches = app.state.parts.following
+        following: RunFollower = app.state.parts.acts.follower
         deadline = time.monotonic() + 30
         while following.followers < 2:
             assert time.monotonic() < deadline
@@ -229,7 +233,7 @@ def test_the_end_of_the_server_lets_go_of_its_followers(folder: Path):
 
         thread = threading.Thread(target=listen)
         thread.start()
-        while app.state.parts.following.followers == 0:
+        while app.state.parts.acts.follower.followers == 0:
             time.sleep(0.01)
         begun = time.monotonic()
     thread.join(60)
@@ -241,19 +245,30 @@ def test_the_end_of_the_server_lets_go_of_its_followers(folder: Path):
 # --- without a server
 
 
-async def test_a_run_that_is_removed_lets_go_of_its_followers():
-    store = MemoryStore()
+def begun(store: MemoryStore) -> Any:
     journal = store.create("r")
     journal.append(RunStarted("r", "f", START, {}, {}, {}))
-    following = RunWatches(RunCache(store))
+    return journal
+
+
+def following(store: MemoryStore) -> RunFollower:
+    """A follower of runs that other processes drive."""
+    return RunFollower(store, lambda run_id: None, lambda run_id: False, retells=True)
+
+
+async def test_a_run_that_is_removed_lets_go_of_its_followers():
+    store = MemoryStore()
+    journal, follower = begun(store), following(store)
     async with anyio.create_task_group() as tasks:
-        following.begin(tasks)
+        follower.begin(tasks)
         with anyio.fail_after(60):
-            pieces = following.messages("r", 0, "feed")
-            assert b'"kind":"begin"' in await anext(pieces)
+            batches = follower.follow("r", 0, stay=True)
+            assert [seq for seq, _ in await anext(batches)] == [0]
             tasks.start_soon(_remove_soon, store, journal)
-            assert [each async for each in pieces] == []
-        assert following.followers == 0
+            with pytest.raises(RunNotFoundError):
+                await anext(batches)
+        assert follower.followers == 0
+        tasks.cancel_scope.cancel()
 
 
 async def _remove_soon(store: MemoryStore, journal: Any) -> None:
@@ -268,22 +283,50 @@ async def test_a_run_that_waits_is_followed_on_after_its_answer():
     events = research_run()
     for event in events:
         journal.append(event)
-    following = RunWatches(RunCache(store))
+    follower = following(store)
     async with anyio.create_task_group() as tasks:
-        following.begin(tasks)
-        assert await following.has_more("r", len(events))
-        pieces = following.messages("r", len(events), "feed")
+        follower.begin(tasks)
         tasks.start_soon(_go_on_soon, journal)
         with anyio.fail_after(60):
-            found = b"".join([piece async for piece in pieces])
-    assert b'"kind":"end"' in found
-    assert found.startswith(f"id: {len(events)}\n".encode())
-    assert not await following.has_more("r", len(events) + 1)
+            found = [item async for batch in follower.follow("r", len(events), stay=True) for item in batch]
+    assert [(seq, type(event)) for seq, event in found] == [(len(events), RunFinished)]
 
 
 async def _go_on_soon(journal: Any) -> None:
     await anyio.sleep(0.15)
     journal.append(RunFinished(START + 100, "succeeded"))
+
+
+async def test_who_comes_late_is_told_from_its_beginning_what_is_being_written():
+    store, feed = MemoryStore(), RunFeed(retells=True)
+    journal = begun(store)
+    journal.append(NodeStarted("write", START))
+    feed.begin_at(2)
+    follower = RunFollower(store, lambda run_id: feed, lambda run_id: True, retells=True)
+    texts = ["Bees ", "fly", "."]
+    feed.hear_token(TokenStreamed("write", START, texts[0], True))
+    feed.hear_token(TokenStreamed("write", START, texts[1]))
+    async with aclosing(follower.follow("r", 0, stay=True)) as batches:
+        found = [item for _ in range(2) for item in await anext(batches)]
+        feed.hear_token(TokenStreamed("write", START, texts[2]))
+        found += await anext(batches)
+    assert [seq for seq, _ in found] == [0, 1, None, None]
+    assert [(each.text, each.begins) for _, each in found if isinstance(each, TokenStreamed)] == [
+        ("Bees fly", True),
+        (".", False),
+    ]
+
+
+async def test_what_is_kept_for_followers_is_bounded_by_its_bytes(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(run_feed, "_MOST_BYTES", 100_000)
+    feed = RunFeed()
+    with feed.follow() as place:
+        for number in range(100):
+            feed.hear(NodeFinished(f"n{number}", START, NodeResult({"text": ["x" * 9_000]})))
+        assert sum(len(str(event)) for _, event in feed._items) < 100_000
+        assert [batch async for batch in feed.read(0, place)] == []  # It reads from the store.
+        feed.hear(NodeFinished("large", START, NodeResult("x" * 1_000_000)))
+        assert [seq for seq, _ in feed._items] == [100]
 
 
 def test_text_stands_between_the_events_by_time_and_its_pieces_are_joined():
@@ -292,30 +335,26 @@ def test_text_stands_between_the_events_by_time_and_its_pieces_are_joined():
         TokenStreamed("a", 1.0, "Lost", True), TokenStreamed("a", 1.5, "He", True), TokenStreamed("a", 2.0, "llo"),
         TokenStreamed("b", 2.0, "x", True), TokenStreamed("b", 2.5, "y"),
     ]  # fmt: skip
-    assert [(seq, getattr(each, "text", type(each).__name__)) for seq, each in merge_tokens(events, 7, tokens)] == [
+    told = join_tokens(merge_tokens(events, 7, tokens))
+    assert [(seq, getattr(each, "text", type(each).__name__)) for seq, each in told] == [
         (7, "NodeStarted"), (None, "Hello"), (None, "x"), (8, "NodeFinished"), (9, "NodeStarted"), (None, "y"),
     ]  # fmt: skip
 
 
-async def test_text_of_two_nodes_that_comes_node_by_node_is_told_once_and_whole():
+def test_text_of_two_nodes_that_comes_node_by_node_is_told_once_and_whole():
     now = time.time()
     old, new = TokenStreamed("b", now - 9, "older"), TokenStreamed("a", now + 9, "newer")
-    watch = module._Watch(0)
-    async with watch.follow("plain", 0) as follower:
-        watch.tokens = [new, old]
-        watch.tell([])
-        assert watch.tokens == [new]  # The event that it follows may not be in the store yet.
-        watch.tell([NodeFinished("a", now + 10, NodeResult("newer"))])
-        told = [await follower.take() for _ in range(2)]
-    assert [b"older" in (each or b"") for each in told] == [True, False]
-    assert [b"newer" in (each or b"") for each in told] == [False, True]
+    other = module._OtherProcess(MemoryStore(), "r")
+    other.tokens = [new, old]
+    assert other.merge([], 0) == [(None, old)]
+    assert other.tokens == [new]  # The event that it follows may not be in the store yet.
+    ended = NodeFinished("a", now + 10, NodeResult("newer"))
+    assert other.merge([ended], 0) == [(None, new), (0, ended)]
     events = [NodeStarted("c", now)]
     assert [seq for seq, _ in merge_tokens(events, 7, [new, old])] == [None, 7, None]
 
 
-def test_news_are_written_from_any_position_on():
-    news = EventBatch(list(enumerate(layered_run(10), 5)))
-    assert news.messages("feed", 0).count(b"data: ") == 32
-    assert news.messages("feed", 36) == news.messages("feed", 0).rpartition(b"id: 36")[0][:0] + (
-        b"id: 36\n" + news.messages("feed", 0).rpartition(b"id: 36\n")[2]
-    )
+def test_each_event_is_one_message():
+    items = list(enumerate(layered_run(10), 5))
+    assert encode_events(items, "feed").count(b"data: ") == 32
+    assert encode_events(items, "plain").startswith(b"id: 5\ndata: {")

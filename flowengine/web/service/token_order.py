@@ -1,0 +1,53 @@
+"""Puts what agents write between the events of a run, by time, and joins the pieces of one text. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from flowengine.engine.events import Event, NodeStarted, TokenStreamed
+from flowengine.runtime.run_feed import Followed
+
+__all__ = ["join_tokens", "merge_tokens"]
+
+
+def merge_tokens(events: Sequence[Event], first: int, tokens: Iterable[TokenStreamed]) -> list[Followed]:
+    """Events with their positions, and what agents wrote between them by time."""
+    told: list[Followed] = []
+    waiting = sorted(tokens, key=lambda each: each.at)  # Those of several nodes come node by node.
+    for seq, event in enumerate(events, first):
+        begins = isinstance(event, NodeStarted)
+        earlier = [each for each in waiting if each.at < event.at or (each.at == event.at and not begins)]
+        waiting = waiting[len(earlier) :]
+        told += [(None, each) for each in earlier]
+        told.append((seq, event))
+    told += [(None, each) for each in waiting]
+    return told
+
+
+def join_tokens(items: Iterable[Followed]) -> list[Followed]:
+    """The same, with one piece for all that a node wrote between two events."""
+    told: list[Followed] = []
+    pieces: list[TokenStreamed] = []
+    for position, event in items:
+        if isinstance(event, TokenStreamed):
+            pieces.append(event)
+            continue
+        told += [(None, each) for each in _join_pieces(pieces)]
+        told.append((position, event))
+        pieces = []
+    return [*told, *((None, each) for each in _join_pieces(pieces))]
+
+
+def _join_pieces(tokens: Iterable[TokenStreamed]) -> list[TokenStreamed]:
+    found: dict[tuple[str, bool], TokenStreamed] = {}
+    # By node, and whether the piece only says who is asked: then what was written before is of no interest any more.
+    for token in tokens:
+        before = found.get((token.node, False))
+        if token.model:
+            found.pop((token.node, False), None)
+            found[token.node, True] = token
+        elif before is None or token.begins:
+            found[token.node, False] = token
+        else:
+            found[token.node, False] = before._replace(text=before.text + token.text, at=token.at)
+    return list(found.values())
