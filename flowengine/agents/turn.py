@@ -1,7 +1,8 @@
 """Runs one turn of an agent: from the prompt to its response.
 
-It knows the order of the steps: draft, judge, improve, guard, route, remember. The context is the
-agent's matter, when to stop improving is orchestration's.
+It knows the order of the steps: draft, judge, improve, guard, route, remember. What a prompt is made of is the prompt
+builder's to know, when improving stops that of `evaluation`, and how a model is asked that of the caller. All questions
+go through the gateway of the request, so that a turn inside a flow is on record, and a resumed one pays nothing twice.
 """
 
 from __future__ import annotations
@@ -53,16 +54,16 @@ class Turn(NamedTuple):
     """One run of an agent."""
 
     agent: AgentParts
-    opening: TurnRequest
+    request: TurnRequest
     messages: tuple[Message, ...]
     caller: Caller
-    material: PromptBuilder | None = None
+    prompt_builder: PromptBuilder | None = None
     """What the prompt was drawn from beside the agent's own texts; None where there is no more than these."""
 
     @property
     def _stand_in(self) -> str | Model | None:
         """A model that, for this run, takes the place of the judge's and the router's own as well; None for theirs."""
-        return self.opening.options.get("model")
+        return self.request.options.get("model")
 
     async def respond(self) -> Response:
         try:
@@ -82,8 +83,8 @@ class Turn(NamedTuple):
             raise
 
     async def _tell_failure(self, error: RunError) -> None:
-        if self.material is not None:
-            await self.material.tell_failure(self.opening.input_text, error)
+        if self.prompt_builder is not None:
+            await self.prompt_builder.tell_failure(self.request.input_text, error)
 
     async def _stream_pieces(self, gateway: StreamingGateway) -> AsyncGenerator[str | Response]:
         if is_settled_late(self.agent.generation, self.agent.improvement):
@@ -124,10 +125,12 @@ class Turn(NamedTuple):
             routing = await self.agent.router.route(subject, self.caller.gateway, model=self._stand_in)
             response = response._replace(routing=routing)
         if self.agent.generation.history is not None:
-            exchange = format_exchange(self.caller.words, self.opening.input_text, text_of(content))
+            exchange = format_exchange(self.caller.words, self.request.input_text, text_of(content))
             self.agent.generation.remember(exchange)
-        if self.material is not None:
-            response = response._replace(kept=await self.material.tell_answer(self.opening.input_text, response.result))
+        if self.prompt_builder is not None:
+            response = response._replace(
+                kept=await self.prompt_builder.tell_answer(self.request.input_text, response.result)
+            )
         return response
 
     async def _evaluate(self, draft: Draft) -> Response:
@@ -175,8 +178,8 @@ async def _ask_callback(callback: ImprovementCallback, attempt: Attempt) -> str:
     """Asks the user's callback about an attempt, and catches every exception that it raises."""
     result = _make_response(attempt.draft, attempt.evaluation, attempt.draft.answer.calls).result
     try:
-        given = callback(result, attempt.evaluation)
-        text = await given if isawaitable(given) else given
+        answer = callback(result, attempt.evaluation)
+        text = await answer if isawaitable(answer) else answer
     except Exception as error:
         raise RunError(f"improvement_callback failed: {describe_error(error)}") from error
     if not text or not isinstance(cast(Any, text), str):
@@ -198,39 +201,45 @@ def _make_response(draft: Draft, evaluation: EvaluationResult | None, attempts: 
 
 
 @asynccontextmanager
-async def open_turn(agent: AgentParts, settings: CallSettings, opening: TurnRequest) -> AsyncGenerator[Turn]:
+async def open_turn(agent: AgentParts, settings: CallSettings, request: TurnRequest) -> AsyncGenerator[Turn]:
     """All that this run needs; servers of its own end with the block."""
     async with AsyncExitStack() as stack:
         with naming(agent.name):
-            await check_input(agent, opening)
-            around = settings.surroundings
-            material = await _open_builder(agent, opening, around) if agent.sources or agent.tooling else None
-            environ = around.environ
-            tools = agent.tooling.open(agent.words, environ, scope=opening.scope, admit=opening.admit, bringer=material)
+            await check_input(agent, request)
+            surroundings = settings.surroundings
+            prompt_builder = (
+                await _open_builder(agent, request, surroundings) if agent.sources or agent.tooling else None
+            )
+            environ = surroundings.environ
+            tools = agent.tooling.open(
+                agent.words, environ, scope=request.scope, admit=request.admit, bringer=prompt_builder
+            )
             loop = await stack.enter_async_context(tools)
-            caller = await open_caller(settings, opening.gateway, agent.words, loop)
-            turn = turn_of(agent, opening, caller)
-            if material is not None:
-                turn = turn._replace(messages=await _make_prompt(agent, opening, material, caller), material=material)
+            caller = await open_caller(settings, request.gateway, agent.words, loop)
+            turn = turn_of(agent, request, caller)
+            if prompt_builder is not None:
+                turn = turn._replace(
+                    messages=await _make_prompt(agent, request, prompt_builder, caller), prompt_builder=prompt_builder
+                )
         yield turn
 
 
-async def check_input(agent: AgentParts, opening: TurnRequest) -> None:
+async def check_input(agent: AgentParts, request: TurnRequest) -> None:
     """Ask the agent's guardrails about the input; a refusal is a `GuardrailError`."""
     if agent.generation.input_guardrails:
-        await check_guardrails(agent.generation.input_guardrails, "input", opening.input_text)
+        await check_guardrails(agent.generation.input_guardrails, "input", request.input_text)
 
 
-def turn_of(agent: AgentParts, opening: TurnRequest, caller: Caller) -> Turn:
+def turn_of(agent: AgentParts, request: TurnRequest, caller: Caller) -> Turn:
     """The turn of an agent that draws on nothing but its own texts."""
-    messages = agent.messages(opening.input_text, opening.earlier, opening.shared)
-    if opening.attachments:
-        check_files(caller.model, opening.attachments)
-        messages = attach_files(messages, opening.attachments)
-    return Turn(agent, opening, messages, caller)
+    messages = agent.messages(request.input_text, request.earlier, request.shared)
+    if request.attachments:
+        check_files(caller.model, request.attachments)
+        messages = attach_files(messages, request.attachments)
+    return Turn(agent, request, messages, caller)
 
 
-async def _open_builder(agent: AgentParts, opening: TurnRequest, around: Surroundings) -> PromptBuilder:
+async def _open_builder(agent: AgentParts, request: TurnRequest, surroundings: Surroundings) -> PromptBuilder:
     # Imported here, with all that brings texts: most agents draw on nothing but their own.
     from flowengine.agents.prompt.prompt_builder import open_prompt_builder
     from flowengine.agents.sources import Sources
@@ -239,25 +248,25 @@ async def _open_builder(agent: AgentParts, opening: TurnRequest, around: Surroun
         agent.sources or Sources(),
         agent.name,
         agent.words,
-        opening.gateway,
-        NamedModels(around),
-        opening.kept,
-        opening.scope,
-        opening.recorded,
-        file_secrets(around.environ),
+        request.gateway,
+        NamedModels(surroundings),
+        request.kept,
+        request.scope,
+        request.recorded,
+        file_secrets(surroundings.environ),
         agent.tooling.names(),
     )
 
 
 async def _make_prompt(
-    agent: AgentParts, opening: TurnRequest, material: PromptBuilder, caller: Caller
+    agent: AgentParts, request: TurnRequest, prompt_builder: PromptBuilder, caller: Caller
 ) -> tuple[Any, ...]:
     from flowengine.agents.prompt.prompt_parts import PromptQuestion
 
     own = agent.generation
     question = PromptQuestion(
-        *(opening.input_text, own.system_message, own.instructions, own.recent(), chat_of(opening.earlier)),
-        attachments=opening.attachments,
-        shared=opening.shared,
+        *(request.input_text, own.system_message, own.instructions, own.recent(), chat_of(request.earlier)),
+        attachments=request.attachments,
+        shared=request.shared,
     )
-    return await material.prompt(question, caller)
+    return await prompt_builder.prompt(question, caller)
