@@ -191,8 +191,10 @@ class Agent:
             "prompt_cache": prompt_cache,
         }
         # Options go with the model that they were given for: another one for judging gets none of them.
-        kept: dict[str, Any] = {name: value for name, value in options.items() if name not in OF_GENERATING}
-        judge: dict[str, Any] = {"model": model, **kept} if evaluation_model is None else {"model": evaluation_model}
+        call_options: dict[str, Any] = {name: value for name, value in options.items() if name not in OF_GENERATING}
+        judge: dict[str, Any] = (
+            {"model": model, **call_options} if evaluation_model is None else {"model": evaluation_model}
+        )
         self.evaluator: EvaluationAgent | None = None
         if orchestration_mode or evaluation_instructions or evaluation_criteria:
             self.evaluator = EvaluationAgent(
@@ -208,7 +210,7 @@ class Agent:
                 "evaluation_criteria to be set"
             )
         self.router = router_of(
-            name, routing_instruction, routes, fallback, min_confidence, model=model, **shared, **kept
+            name, routing_instruction, routes, fallback, min_confidence, model=model, **shared, **call_options
         )
 
     async def run_async(
@@ -229,12 +231,12 @@ class Agent:
         are for the generation calls of this run: `temperature`, `max_tokens`, `timeout`, what else
         the vendor takes; and `model`, which then stands in for every model of the agent.
         """
-        found = context_of(context)
+        chat = context_of(context)
         files = await open_files(attach) if attach else ()
         response = await self.respond(
-            input_text, earlier=found.messages, gateway=gateway, scope=found.runtime.scope, attachments=files, **options
+            input_text, earlier=chat.messages, gateway=gateway, scope=chat.runtime.scope, attachments=files, **options
         )
-        return response.added_to(found, self._question_of_chat(input_text))
+        return response.added_to(chat, self._question_of_chat(input_text))
 
     def run(
         self, input_text: str, context: Context | None = None, *, attach: Sequence[Any] = (), **options: Any
@@ -243,10 +245,10 @@ class Agent:
 
         async def run() -> Context:
             # Not in the context's scope: this may be another event loop.
-            found = context_of(context)
+            chat = context_of(context)
             files = await open_files(attach) if attach else ()
-            response = await self.respond(input_text, earlier=found.messages, attachments=files, **options)
-            return response.added_to(found, self._question_of_chat(input_text))
+            response = await self.respond(input_text, earlier=chat.messages, attachments=files, **options)
+            return response.added_to(chat, self._question_of_chat(input_text))
 
         return run_sync(run)
 
@@ -358,18 +360,18 @@ class Agent:
         result. `attach` as in `run_async`.
         """
         refuse_other_kind(input_text, str, f"agent '{self.name}' answers a text", InputError)
-        found = context_of(context)
+        chat = context_of(context)
         gateway = DirectGateway() if gateway is None else gateway
         with naming(self.name):
             settings = self.settings_for(options)
         files = await open_files(attach) if attach else ()
-        request = TurnRequest(input_text, found.messages, gateway, options, found.runtime.scope, attachments=files)
+        request = TurnRequest(input_text, chat.messages, gateway, options, chat.runtime.scope, attachments=files)
         async with (
             open_turn(self._parts(), settings, request) as turn,
             aclosing(turn.pieces(gateway)) as pieces,
-            aclosing(self._yield_public(pieces, found, self._question_of_chat(input_text))) as shown,
+            aclosing(self._yield_public(pieces, chat, self._question_of_chat(input_text))) as public_pieces,
         ):
-            yield shown
+            yield public_pieces
 
     def messages(self, input_text: str, earlier: Sequence[Any] = ()) -> tuple[Message, ...]:
         """The agent's own part of the prompt for an input: nothing is asked, neither models nor providers."""
@@ -390,10 +392,10 @@ def _improvement(settings: Improvement, *, is_wanted: bool) -> Improvement | Non
     return settings if is_wanted else None
 
 
-def _sources(**given: Any) -> Sources | None:
+def _sources(**arguments: Any) -> Sources | None:
     """Builds the agent's sources of context; without sources, imports none of their modules."""
-    if all(each is None or (isinstance(each, list | tuple) and not each) for each in given.values()):
+    if all(each is None or (isinstance(each, list | tuple) and not each) for each in arguments.values()):
         return None
     from flowengine.agents.sources import sources_of
 
-    return sources_of(**given)
+    return sources_of(**arguments)

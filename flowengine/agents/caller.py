@@ -72,14 +72,16 @@ class Caller(NamedTuple):
         """Free text, or a value of the shape. `loop`: one that has begun already; `first`: the text that it gave."""
         loop = loop or self.loop()
         if shape is None:
-            given = await self._text(messages, purpose, loop, first)
+            answer = await self._text(messages, purpose, loop, first)
         else:
-            given = await self._value(messages, shape, purpose, loop)
-        if given.reply.finish_reason and given.reply.finish_reason not in FINISH_REASONS:
-            await self.gateway.note(Notice(_UNKNOWN_REASON.format(reason=given.reply.finish_reason)))
-        if self.settings.prompt_cache is not None and (told := explain_unused_cache(given.reply, self.model.name)):
-            await self.gateway.note(Notice(told))
-        return given
+            answer = await self._value(messages, shape, purpose, loop)
+        if answer.reply.finish_reason and answer.reply.finish_reason not in FINISH_REASONS:
+            await self.gateway.note(Notice(_UNKNOWN_REASON.format(reason=answer.reply.finish_reason)))
+        if self.settings.prompt_cache is not None and (
+            explanation := explain_unused_cache(answer.reply, self.model.name)
+        ):
+            await self.gateway.note(Notice(explanation))
+        return answer
 
     async def _value(
         self, messages: Sequence[Message], shape: AnswerShape, purpose: str, loop: ToolLoop
@@ -155,10 +157,10 @@ async def open_caller(
     return Caller(gateway, model, settings, words, loop)
 
 
-def context_of(given: Context | None) -> Context:
+def context_of(context: Context | None) -> Context:
     """The context that an agent is run with; a new one where none is given."""
-    refuse_other_kind(given, (Context, NoneType), "an agent is run with a Context", InputError)
-    return Context() if given is None else given
+    refuse_other_kind(context, (Context, NoneType), "an agent is run with a Context", InputError)
+    return Context() if context is None else context
 
 
 def subject_of(context: Context, input_text: str | None, target: Any) -> Subject:
@@ -205,10 +207,10 @@ class SubjectAgent:
         model sees with it: a `Path`, bytes, or a file of a run.
         """
         with naming(self.name):
-            found = context_of(context)
-            subject = subject_of(found, input_text, target)
+            chat = context_of(context)
+            subject = subject_of(chat, input_text, target)
             subject = subject._replace(attachments=await open_files(attach)) if attach else subject
-        return found.with_(**await self._look(subject, gateway, options))
+        return chat.with_(**await self._look(subject, gateway, options))
 
     def run(
         self, input_text: str | None = None, context: Context | None = None, *, target: Any = None, **options: Any

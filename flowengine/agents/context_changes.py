@@ -39,20 +39,20 @@ def data_of(contexts: ContextManager | None) -> dict[str, Any]:
     return {_name_of(each.id): each.dump() for each in (contexts.context_list if contexts is not None else ())}
 
 
-def kept_changes(contexts: ContextManager | None, begun: Mapping[str, Any]) -> dict[str, Any]:
+def kept_changes(contexts: ContextManager | None, before: Mapping[str, Any]) -> dict[str, Any]:
     """What a node keeps of contexts that it has changed: the data, or the change where changes are added up.
 
-    `begun`: their data before (`data_of`).
+    `before`: their data before (`data_of`).
     """
-    kept: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for each in contexts.context_list if contexts is not None else ():
         data = each.dump()
-        change = describe_change(begun[_name_of(each.id)], data)
+        change = describe_change(before[_name_of(each.id)], data)
         if change is not None and each.merge == "changes":
-            kept[f"{CHANGES_OF}{each.id}"] = [change]
+            values[f"{CHANGES_OF}{each.id}"] = [change]
         elif change is not None:
-            kept[_name_of(each.id)] = data
-    return kept
+            values[_name_of(each.id)] = data
+    return values
 
 
 def _name_of(context: str) -> str:
@@ -92,9 +92,9 @@ class ContextChanges:
         self._open: list[_OpenCall] = []
         self._recorded: defaultdict[str, list[Any]] = defaultdict(list)
         """Key of a call → what its records carry, for those that have not been asked for again."""
-        self._made: list[Any] = []
+        self._replayed: list[Any] = []
         """What is on record of calls that are served in this round, whose changes the contexts have."""
-        self._left: list[Any] = []
+        self._pending: list[Any] = []
         """Changes that were served in this round, and are to be made at its end."""
         numbers = [0]
         for each in recorded:
@@ -121,11 +121,11 @@ class ContextChanges:
         """Make the changes of those of the calls that are on record."""
         due: list[Any] = []
         for tool, arguments in calls:
-            known = self._recorded.get(tool_key(tool.name, arguments)) if isinstance(tool.run, _ObservedRun) else None
-            if known:
-                due.append(known.pop(0))
+            changes = self._recorded.get(tool_key(tool.name, arguments)) if isinstance(tool.run, _ObservedRun) else None
+            if changes:
+                due.append(changes.pop(0))
         self._make_changes(due)
-        self._made = due
+        self._replayed = due
 
     def unwrap_result(self, tool: Tool, result: ToolResult) -> ToolResult:
         """The result as the tool gave it; the changes of one that was served are made at the end of the round.
@@ -134,13 +134,13 @@ class ContextChanges:
         """
         if not isinstance(tool.run, _ObservedRun) or not _carries(result.value):
             return result
-        if result.value[_BY] != self._by and result.value not in self._made:
-            self._left.append(result.value)
+        if result.value[_BY] != self._by and result.value not in self._replayed:
+            self._pending.append(result.value)
         return result._replace(value=result.value.get("value"))
 
     def end_round(self) -> None:
-        left, self._left = self._left, []
-        self._make_changes(left)
+        changes, self._pending = self._pending, []
+        self._make_changes(changes)
 
     def open_call(self) -> _OpenCall:
         call = _OpenCall(self)
@@ -182,8 +182,8 @@ class ContextChanges:
             call.changes.append(_Change(next(self._numbers), context, before, after))
 
     def _describe(self, context: str, before: Any, after: Any) -> Any:
-        found = self._contexts.find_context_by_id(context)
-        return None if found is None else describe_change(found.to_json(before), found.to_json(after))
+        target = self._contexts.find_context_by_id(context)
+        return None if target is None else describe_change(target.to_json(before), target.to_json(after))
 
     def _make_changes(self, carried: Iterable[Mapping[str, Any]]) -> None:
         changes: list[Any] = []
@@ -194,9 +194,9 @@ class ContextChanges:
             self._change_data(context, change)
 
     def _change_data(self, context: str, change: Any) -> None:
-        found = self._contexts.find_context_by_id(context)
-        if found is not None:
-            found.load(apply_change(found.dump(), change))
+        target = self._contexts.find_context_by_id(context)
+        if target is not None:
+            target.load(apply_change(target.dump(), change))
 
 
 class _ObservedRun(NamedTuple):

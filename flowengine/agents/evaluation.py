@@ -86,8 +86,8 @@ class EvaluationAgent(SubjectAgent):
             self.pass_threshold = check_share("pass_threshold", pass_threshold)
             self.settings: CallSettings = call_settings(EvaluationAgent, locals())
             self.words = load_messages(locale)
-            given = evaluation_criteria
-            criteria = None if given is None else check_descriptions("evaluation_criteria", given)
+            descriptions = evaluation_criteria
+            criteria = None if descriptions is None else check_descriptions("evaluation_criteria", descriptions)
             self.criteria = criteria or dict(self.words.section("criteria"))
             self._shape = _judgement_shape(self.criteria)
 

@@ -88,9 +88,9 @@ def open_model(settings: CallSettings) -> tuple[Model, str | None]:
     if not _is_by_name(settings):
         return _open_with_fallbacks(settings, around)
     question = (settings.model, settings.fallbacks, settings.max_retries, id(around))
-    known = _known.get(question)
-    if known is not None and known.readings.still_hold():
-        return known.model, known.notice
+    cached = _known.get(question)
+    if cached is not None and cached.readings.still_hold():
+        return cached.model, cached.notice
     readings = TrackedEnviron(around.environ)
     model, notice = _open_with_fallbacks(settings, replace(around, environ=readings))
     if len(_known) >= _MOST_KNOWN:
@@ -151,14 +151,16 @@ def check_taken(model: Model, settings: CallSettings, *, has_tools: bool = False
         from flowengine.models.option_refusals import find_refusals  # Few agents set options.
 
         definition = definition_of(each)
-        said = EMPTY if definition is None else definition.capabilities
+        capabilities = EMPTY if definition is None else definition.capabilities
         options |= {"temperature": temperature, "max_tokens": settings.max_tokens}
         vendor = settings.surroundings.providers.get(each.provider, _NOTHING)
         adapter = (definition and definition.adapter) or vendor.adapter
-        for refusal in find_refusals(each.provider, each.name, options, said, has_tools=has_tools, adapter=adapter):
+        for refusal in find_refusals(
+            each.provider, each.name, options, capabilities, has_tools=has_tools, adapter=adapter
+        ):
             if is_first or not refusal.is_left_out:
-                told = f"model '{each.provider}/{each.name}' refuses `{refusal.option}`: {refusal.reason}"
-                raise ModelConfigError(told)
+                message = f"model '{each.provider}/{each.name}' refuses `{refusal.option}`: {refusal.reason}"
+                raise ModelConfigError(message)
 
 
 def _is_by_name(settings: CallSettings) -> bool:
@@ -171,13 +173,13 @@ def _is_name(model: str | Model | None) -> bool:
 
 def _open_with_fallbacks(settings: CallSettings, around: Surroundings) -> tuple[Model, str | None]:
     first, notice = (settings.model, None) if settings.model is not None else default_model(around.environ)
-    asked = (first, *settings.fallbacks)
-    models = [_open_one(each, settings.max_retries, around) for each in asked]
+    choices = (first, *settings.fallbacks)
+    models = [_open_one(each, settings.max_retries, around) for each in choices]
     own = default_options(models[0])
     models[1:] = [configure_model(each, definition_of(each), own) for each in models[1:]] if own else models[1:]
-    notices = [notice, *(_find_meaning(each, around).choice.notice for each in asked if isinstance(each, str))]
-    told = "; ".join(dict.fromkeys(filter(None, notices))) or None
-    return (models[0] if len(models) == 1 else FallbackModel(models)), told
+    notices = [notice, *(_find_meaning(each, around).choice.notice for each in choices if isinstance(each, str))]
+    notice_text = "; ".join(dict.fromkeys(filter(None, notices))) or None
+    return (models[0] if len(models) == 1 else FallbackModel(models)), notice_text
 
 
 def _find_meaning(model: str, around: Surroundings) -> ModelMeaning:
@@ -197,45 +199,51 @@ def _open_one(model: str | Model, max_retries: int, around: Surroundings) -> Mod
 def _open_by_name(model: str, max_retries: int, around: Surroundings) -> Model:
     """The model of a name, with what is said of its vendor and its price. All models of a vendor share its limits."""
     meaning = _find_meaning(model, around)
-    made = get_llm(meaning.model, max_retries=max_retries, **_vendor_settings(meaning, around))
-    return _add_said(made, model, meaning, around)
+    opened_model = get_llm(meaning.model, max_retries=max_retries, **_vendor_settings(meaning, around))
+    return _add_said(opened_model, model, meaning, around)
 
 
-def _add_said(made: Model, written: str, meaning: ModelMeaning, around: Surroundings) -> Model:
+def _add_said(target: Model, name: str, meaning: ModelMeaning, around: Surroundings) -> Model:
     """The model with its price and all else that is said of it."""
     definition = meaning.definition
     price = None if definition is None else definition.price
     if price is None and around.prices:
-        price = find_user_price(around.prices, written, made.provider, made.name)
+        price = find_user_price(around.prices, name, target.provider, target.name)
     if definition is not None:
-        made = configure_model(made, definition)
-    return made if price is None else with_price(made, price)
+        target = configure_model(target, definition)
+    return target if price is None else with_price(target, price)
 
 
 def _vendor_settings(meaning: ModelMeaning, around: Surroundings) -> dict[str, Any]:
     """Returns a model's vendor settings: address, keys, limits, and the limiter."""
     definition, provider = meaning.definition, meaning.choice.provider
     own_base = None if definition is None else definition.base_url
-    said = around.providers.get(provider, _NOTHING) if around.providers else _NOTHING
-    adapter = (definition and definition.adapter) or said.adapter
+    provider_settings = around.providers.get(provider, _NOTHING) if around.providers else _NOTHING
+    adapter = (definition and definition.adapter) or provider_settings.adapter
     is_keyless = not needs_key(provider) and served_natively(provider, adapter)  # litellm looks for keys by itself.
-    if said.is_foreign and own_base is None and not is_keyless:
+    if provider_settings.is_foreign and own_base is None and not is_keyless:
         raise ModelConfigError(
-            f"the run asks for {provider} at {said.base_url}, and keys go only to addresses that are named here: "
-            f"write it into `providers` of this machine's project file"
+            f"the run asks for {provider} at {provider_settings.base_url}, and keys go only to addresses that "
+            f"are named here: write it into `providers` of this machine's project file"
         )
-    base_url = own_base or said.base_url
+    base_url = own_base or provider_settings.base_url
     address: dict[str, Any] = {} if base_url is None else {"api_base": base_url}
-    if own_base is not None or not said.is_foreign:
-        key = read_said_key(provider, around.environ, definition, said)
+    if own_base is not None or not provider_settings.is_foreign:
+        key = read_said_key(provider, around.environ, definition, provider_settings)
         address |= {} if key is None else {"api_key": key}
-    kept: dict[str, Any] = {"limits": said.limits, "limiters": around.limiters}
+    limit_settings: dict[str, Any] = {"limits": provider_settings.limits, "limiters": around.limiters}
     served = {
         "adapter": adapter,
-        "structured_output": (definition and definition.structured_output) or said.structured_output,
+        "structured_output": (definition and definition.structured_output) or provider_settings.structured_output,
         "capabilities": EMPTY if definition is None else definition.capabilities,
     }
-    return {"environ": around.environ, "default_provider": around.default_provider, **kept, **served, **address}
+    return {
+        "environ": around.environ,
+        "default_provider": around.default_provider,
+        **limit_settings,
+        **served,
+        **address,
+    }
 
 
 _NOTHING: Final = ProviderSettings()

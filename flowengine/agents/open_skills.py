@@ -35,44 +35,44 @@ async def open_skills(
     sandbox: Sandbox | None,
     locale: str,
     gateway: Gateway,
-    kept: Mapping[str, Any],
+    values: Mapping[str, Any],
     scope: RunScope | None,
 ) -> OpenSkills:
-    """The skills of one run. `kept`: what ancestors keep, their loaded skills among it."""
+    """The skills of one run. `values`: what ancestors keep, their loaded skills among it."""
     access = SkillAccess(skills, SkillScope.of(scope), gateway.note, locale, sandbox=sandbox)
-    return OpenSkills(access, await access.tool_set(), kept.get("skills", ()), gateway)
+    return OpenSkills(access, await access.tool_set(), values.get("skills", ()), gateway)
 
 
 class OpenSkills:
     """Of one agent, in one run."""
 
-    def __init__(self, access: SkillAccess, tools: ToolSet, known: Sequence[str], gateway: Gateway) -> None:
-        """`known`: names of the skills that the agent's ancestors have loaded."""
+    def __init__(self, access: SkillAccess, tools: ToolSet, recorded: Sequence[str], gateway: Gateway) -> None:
+        """`recorded`: names of the skills that the agent's ancestors have loaded."""
         self.tools = tools
         self.loaded: list[str] = []
         """Names of those that it has loaded itself, in that order."""
         self._access = access
-        self._known = known
+        self._earlier_names = recorded
         self._gateway = gateway
 
     async def parts(self, query: str) -> tuple[list[Part], list[Part]]:
         """The list, which stands in every prompt; and the bodies that are known already, which may give way."""
         try:
-            fragments = await self._access.fragments(query, self._known)
+            fragments = await self._access.fragments(query, self._earlier_names)
         except (OSError, RefusedError) as error:  # A file that went away meanwhile.
             _LOGGER.warning("skills cannot be read: %s", error)
             await self._gateway.note(ProviderFailed("skills", describe_error(error)))
             return [], []
-        listed = [_make_part(PartPlace.SYSTEM, each) for each in fragments if each.pinned]
-        return listed, [_make_part(PartPlace.CONTEXT, each) for each in fragments if not each.pinned]
+        listing = [_make_part(PartPlace.SYSTEM, each) for each in fragments if each.pinned]
+        return listing, [_make_part(PartPlace.CONTEXT, each) for each in fragments if not each.pinned]
 
     async def note_call(self, name: str, arguments: Mapping[str, Any], result: ToolResult) -> None:
         """Told of a call; one that was answered from the record of an earlier attempt counts as well."""
         if name != _LOAD or result.is_error:
             return
-        found = await to_thread.run_sync(self._access.store.find, str(arguments.get("name")))
-        if found is not None and found.name not in self.loaded:
-            self.loaded.append(found.name)
+        skill = await to_thread.run_sync(self._access.store.find, str(arguments.get("name")))
+        if skill is not None and skill.name not in self.loaded:
+            self.loaded.append(skill.name)
 
 
 def _make_part(place: PartPlace, fragment: Fragment) -> Part:

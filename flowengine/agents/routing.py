@@ -167,13 +167,13 @@ def router_of(
     """The router inside an agent; None where nothing asks for one, and half a definition is an error."""
     if instruction and routes:
         return RoutingAgent(f"{name}.routing", instruction, routes, fallback, min_confidence, **settings)
-    given = {
+    arguments = {
         "routing_instruction": instruction,
         "routes": routes,
         "fallback": fallback,
         "min_confidence": min_confidence,
     }
-    for argument, value in given.items():
+    for argument, value in arguments.items():
         if value is not None:
             raise DefinitionError(
                 f"agent '{name}': {argument} needs both routing_instruction and routes to be set: "
@@ -184,14 +184,14 @@ def router_of(
 
 def _check_labels(labels: Mapping[str, str] | None) -> dict[str, str]:
     """Routes that can be told apart after trimming, case folding and composing letters."""
-    found = check_descriptions("routes", {} if labels is None else labels, "label")
-    if not found:
+    routes = check_descriptions("routes", {} if labels is None else labels, "label")
+    if not routes:
         raise DefinitionError("routes must declare at least one label: {label: description}")
     folded: dict[str, str] = {}
-    for label in found:
+    for label in routes:
         key = label_key(label, in_any_case=True)
         if key in folded:
-            told = f"routes {folded[key]!r} and {label!r} differ in upper and lower case only"
-            raise DefinitionError(f"{told}, or in how letters are composed")
+            message = f"routes {folded[key]!r} and {label!r} differ in upper and lower case only"
+            raise DefinitionError(f"{message}, or in how letters are composed")
         folded[key] = label
-    return found
+    return routes

@@ -158,15 +158,15 @@ class CallSettings:
         `arguments` are those that the agent is made with; the ones that hold for all its runs are refused.
         Another model stands alone, without the fallbacks; a `model` that is None changes nothing.
         """
-        given = {name: value for name, value in options.items() if name != "model" or value is not None}
-        if not given:
+        changes = {name: value for name, value in options.items() if name != "model" or value is not None}
+        if not changes:
             return self
-        own = {name: value for name, value in given.items() if name in _OVERRIDES}
-        further = {name: value for name, value in given.items() if name not in _OVERRIDES}
+        own = {name: value for name, value in changes.items() if name in _OVERRIDES}
+        further = {name: value for name, value in changes.items() if name not in _OVERRIDES}
         for option in further:
-            for meant in (option, *_ELSEWHERE.get(option, ())):
-                if meant in arguments:
-                    raise DefinitionError(f"'{meant}' is given when the agent is made, not for one run")
+            for argument in (option, *_ELSEWHERE.get(option, ())):
+                if argument in arguments:
+                    raise DefinitionError(f"'{argument}' is given when the agent is made, not for one run")
         check_options(further, _OVERRIDES)
         if "model" in own:
             own["fallbacks"] = ()
@@ -240,9 +240,9 @@ def is_settled_late(generation: Generation, improvement: Improvement | None) -> 
     return generation.shape is not None or improvement is not None or bool(generation.output_guardrails)
 
 
-def _check_model(name: str, given: str | Model) -> None:
-    if not isinstance(given, str) and (lacking := missing_members(given)):
-        kind = type(given).__name__
+def _check_model(name: str, model: str | Model) -> None:
+    if not isinstance(model, str) and (lacking := missing_members(model)):
+        kind = type(model).__name__
         raise DefinitionError(f"{name} is a model's name or a model, not {kind}, which has no {', '.join(lacking)}")
 
 
@@ -283,9 +283,9 @@ def arguments_of(agent: type[Any]) -> frozenset[str]:
     return frozenset(each.name for each in parameters if each.kind is not Parameter.VAR_KEYWORD)
 
 
-def check_options(options: Mapping[str, Any], known: frozenset[str]) -> None:
+def check_options(options: Mapping[str, Any], names: frozenset[str]) -> None:
     """Refuse what is neither an argument of the agent nor an option that all vendors' calls have."""
-    known = known | OPTIONS.keys() | {"model_options"}
+    names = names | OPTIONS.keys() | {"model_options"}
     for option in options:
         if option in OPTIONS or option == "model_options" or option in VENDOR_OPTIONS:
             continue
@@ -294,20 +294,20 @@ def check_options(options: Mapping[str, Any], known: frozenset[str]) -> None:
         if option in _NO_OPTIONS:
             raise DefinitionError(f"'{option}' is neither an argument here nor an option of a model call")
         # Vendors' own options resemble ours, so only a near miss counts.
-        meant = (*_ELSEWHERE.get(option, ()), SAID_OTHERWISE.get(option))
-        near = find_nearest(option, known, 0.85) or next((each for each in meant if each in known), None)
-        answer = f"did you mean '{near}'?" if near else find_foreign_argument("Agent", option, known)
+        alternatives = (*_ELSEWHERE.get(option, ()), SAID_OTHERWISE.get(option))
+        near = find_nearest(option, names, 0.85) or next((each for each in alternatives if each in names), None)
+        answer = f"did you mean '{near}'?" if near else find_foreign_argument("Agent", option, names)
         known_place = "options that only some vendors have go into `model_options`"
         raise DefinitionError(f"unknown argument '{option}'; {answer or known_place}")
 
 
-def call_settings(agent: type[Any], given: Mapping[str, Any]) -> CallSettings:
-    """The settings of an agent's model calls. `given`: the arguments of its constructor, by their names."""
-    refuse_other_kind(given["name"], str, "name is text", DefinitionError)
-    check_options(given["options"], arguments_of(agent))
-    own = {name: given[name] for name in _OF_CALLS}
-    own["fallbacks"] = check_list("fallbacks", given["fallbacks"], " of models")
-    return CallSettings(**own, agent=given["name"], extra=_read_options(given["options"]))
+def call_settings(agent: type[Any], arguments: Mapping[str, Any]) -> CallSettings:
+    """The settings of an agent's model calls. `arguments`: the arguments of its constructor, by their names."""
+    refuse_other_kind(arguments["name"], str, "name is text", DefinitionError)
+    check_options(arguments["options"], arguments_of(agent))
+    own = {name: arguments[name] for name in _OF_CALLS}
+    own["fallbacks"] = check_list("fallbacks", arguments["fallbacks"], " of models")
+    return CallSettings(**own, agent=arguments["name"], extra=_read_options(arguments["options"]))
 
 
 def _read_options(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -356,27 +356,27 @@ def check_count(name: str, value: int, least: int) -> int:
     raise DefinitionError(f"{name} must be a whole number of at least {least}, not {value!r}")
 
 
-def check_functions(name: str, given: Iterable[Any]) -> tuple[Any, ...]:
+def check_functions(name: str, values: Iterable[Any]) -> tuple[Any, ...]:
     """A list of functions, as a tuple."""
-    found = check_list(name, given, " of functions")
-    for each in found:
+    functions = check_list(name, values, " of functions")
+    for each in functions:
         refuse_other_kind(each, Callable, f"one of {name} is a function", DefinitionError)
-    return found
+    return functions
 
 
-def check_list(name: str, given: Iterable[Any], items: str = "") -> tuple[Any, ...]:
+def check_list(name: str, values: Iterable[Any], items: str = "") -> tuple[Any, ...]:
     """A list, as a tuple. `items`: what it consists of, as ` of models`."""
-    if isinstance(given, str | Mapping) or not isinstance(cast(object, given), Iterable):
-        raise DefinitionError(f"{name} must be a list{items}, not {given!r:.80}")
-    return tuple(given)
+    if isinstance(values, str | Mapping) or not isinstance(cast(object, values), Iterable):
+        raise DefinitionError(f"{name} must be a list{items}, not {values!r:.80}")
+    return tuple(values)
 
 
-def check_descriptions(name: str, given: Mapping[str, str], what: str = "name") -> dict[str, str]:
+def check_descriptions(name: str, descriptions: Mapping[str, str], what: str = "name") -> dict[str, str]:
     """Names with what each means, which is empty where it is not said."""
-    refuse_other_kind(given, Mapping, f"{name} are a mapping, as {{{what}: description}}", DefinitionError)
-    for key, text in given.items():
+    refuse_other_kind(descriptions, Mapping, f"{name} are a mapping, as {{{what}: description}}", DefinitionError)
+    for key, text in descriptions.items():
         refuse_other_kind(key, str, f"{name}: a {what} is text", DefinitionError)
         if not key or key != key.strip():
             raise DefinitionError(f"{name}: a {what} must be text without spaces around it, not {key!r}")
         refuse_other_kind(text, (str, NoneType), f"{name}: the description of {key!r} is text", DefinitionError)
-    return {key: text or "" for key, text in given.items()}
+    return {key: text or "" for key, text in descriptions.items()}

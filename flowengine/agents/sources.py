@@ -90,14 +90,16 @@ def sources_of(
     chain = (*_check_list("context_providers", providers, (ContextProvider,), _IN_CONFIG), *_make_configured(config))
     if memory is not None:
         chain = (*chain, _open_memory(memory))  # Behind the transforms: it has been chosen for the query already.
-    chosen = _check_list("contexts", contexts, (TypedContext, ContextManager))
+    typed_contexts = _check_list("contexts", contexts, (TypedContext, ContextManager))
     if budget is not None:
         check_count("context_budget", budget, 1)
     if sandbox is not None:
         _check_sandbox(sandbox)
         if skills is None:
             raise DefinitionError("skill_sandbox is where scripts of skills run: give skills as well")
-    return Sources(chain, _make_manager(chosen), None if skills is None else _open_store(skills), sandbox, budget)
+    return Sources(
+        chain, _make_manager(typed_contexts), None if skills is None else _open_store(skills), sandbox, budget
+    )
 
 
 _IN_CONFIG = "; configuration goes into context_providers_config"
@@ -139,27 +141,27 @@ def _check_sandbox(sandbox: Sandbox) -> None:
     refuse_other_kind(sandbox, Sandbox, "skill_sandbox is a Sandbox", DefinitionError)
 
 
-def _make_manager(chosen: Sequence[Any]) -> ContextManager | None:
-    if not chosen:
+def _make_manager(contexts: Sequence[Any]) -> ContextManager | None:
+    if not contexts:
         return None
-    if len(chosen) == 1 and isinstance(chosen[0], ContextManager):
-        return chosen[0]  # The user's own: what is registered with it later is there as well.
+    if len(contexts) == 1 and isinstance(contexts[0], ContextManager):
+        return contexts[0]  # The user's own: what is registered with it later is there as well.
     manager = ContextManager()
-    for each in chosen:
+    for each in contexts:
         for context in each.context_list if isinstance(each, ContextManager) else (each,):
             manager.register_context(context)
     return manager
 
 
-def _check_list(name: str, given: Any, kinds: tuple[type[Any], ...], hint: str = "") -> list[Any]:
-    if isinstance(given, (str, Mapping, *kinds)) or not isinstance(given, Iterable):
-        raise DefinitionError(f"{name} must be a list, not {describe_value(cast(object, given))}{hint}")
-    found = list(cast("Iterable[Any]", given))
-    for each in found:
+def _check_list(name: str, values: Any, kinds: tuple[type[Any], ...], hint: str = "") -> list[Any]:
+    if isinstance(values, (str, Mapping, *kinds)) or not isinstance(values, Iterable):
+        raise DefinitionError(f"{name} must be a list, not {describe_value(cast(object, values))}{hint}")
+    items = list(cast("Iterable[Any]", values))
+    for each in items:
         if not isinstance(each, kinds):
             allowed = " or ".join(kind.__name__ for kind in kinds)
             raise DefinitionError(f"one of {name} is no {allowed}: {describe_value(each)}{hint}")
-    return found
+    return items
 
 
 # --- Providers in a run
@@ -179,30 +181,30 @@ class _Held(NamedTuple):
 
 
 async def load_provider_state(
-    providers: Sequence[ContextProvider], kept: Mapping[str, Any] | None, gateway: Gateway
+    providers: Sequence[ContextProvider], values: Mapping[str, Any] | None, gateway: Gateway
 ) -> ProviderState:
-    """The providers of one run, which are the agent's own where it stands alone (`kept` is None).
+    """The providers of one run, which are the agent's own where it stands alone (`values` is None).
 
     One that cannot be made anew is told of, and the run goes on without it.
     """
-    if kept is None:
+    if values is None:
         return ProviderState([_Held(each, "", None) for each in providers], gateway)
-    held: list[_Held] = []
+    states: list[_Held] = []
     for number, provider in enumerate(providers):
         name = _name_in_store(provider, providers[:number])
-        before = read_remembered(provider, kept) if provider.adds else kept.get(name)
-        made = await call_guarded(provider, _load_provider, provider, before or None, note=gateway.note)
-        if made is not FAILED:
-            held.append(_Held(made, name, before))
-    return ProviderState(held, gateway)
+        before = read_remembered(provider, values) if provider.adds else values.get(name)
+        fresh = await call_guarded(provider, _load_provider, provider, before or None, note=gateway.note)
+        if fresh is not FAILED:
+            states.append(_Held(fresh, name, before))
+    return ProviderState(states, gateway)
 
 
 class ProviderState:
     """Of one run."""
 
-    def __init__(self, held: Sequence[_Held], gateway: Gateway) -> None:
-        self.providers = [each.provider for each in held]
-        self._held = held
+    def __init__(self, states: Sequence[_Held], gateway: Gateway) -> None:
+        self.providers = [each.provider for each in states]
+        self._states = states
         self._gateway = gateway
 
     async def tell(self, interaction: Mapping[str, Any]) -> None:
@@ -211,12 +213,12 @@ class ProviderState:
 
     async def collect_kept(self, interaction: Mapping[str, Any]) -> dict[str, Any]:
         """Name → what the providers add to what the node's ancestors keep, or put in its place."""
-        kept: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         memory: list[Any] = []
-        for provider, name, before in self._held:
+        for provider, name, before in self._states:
             if name == _CONVERSATION:
-                said = entry_of(interaction)
-                kept |= {} if said is None else {name: [said]}
+                entry = entry_of(interaction)
+                values |= {} if entry is None else {name: [entry]}
                 continue
             value = await call_guarded(provider, _dump_provider, provider, note=self._gateway.note)
             if value is FAILED or value is None:
@@ -224,15 +226,15 @@ class ProviderState:
             if provider.adds:
                 memory += to_kept_items(provider, value[len(before) :])
             else:
-                kept[name] = value
-        return kept | {MEMORY: memory} if memory else kept
+                values[name] = value
+        return values | {MEMORY: memory} if memory else values
 
 
-async def _load_provider(provider: ContextProvider, kept: Any) -> ContextProvider:
+async def _load_provider(provider: ContextProvider, state: Any) -> ContextProvider:
     """A fresh one that remembers what was kept."""
     fresh = provider.fresh()
-    if kept is not None:
-        fresh.load(kept)
+    if state is not None:
+        fresh.load(state)
     return fresh
 
 

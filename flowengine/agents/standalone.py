@@ -208,9 +208,9 @@ class DirectGateway:
                 f"run the agent in a flow"
             )
         key, occurrence = self._count_call(tool_key(tool.name, arguments))
-        begun = ToolCall(tool.name, arguments, None, effect=tool.effect, key=key, occurrence=occurrence, started=True)
+        opening = ToolCall(tool.name, arguments, None, effect=tool.effect, key=key, occurrence=occurrence, started=True)
         if tool.effect == "external":
-            await self.note(begun)
+            await self.note(opening)
         start = time.perf_counter()
         result = await tool.call(arguments)
         files = None if self._scope is None else self._scope.files
@@ -219,7 +219,7 @@ class DirectGateway:
         if result.may_have_acted and self._raises_doubt:
             raise UnknownEffectError(result.text)
         seconds = time.perf_counter() - start
-        record = begun._replace(
+        record = opening._replace(
             started=False,
             result=result.text,
             is_error=result.is_error,

@@ -96,11 +96,11 @@ class StructuredAnswer(NamedTuple):
 
 def shape_of(output: OutputModel) -> AnswerShape:
     """The shape of a pydantic class or of a JSON Schema; anything else is a `DefinitionError`."""
-    given = cast(object, output)  # what a flow's author wrote may be anything
-    if isinstance(given, type) and issubclass(given, BaseModel):
-        return AnswerShape(_safe_name(given.__name__), _schema_of(given), _instance_of(given))
-    if isinstance(given, Mapping):
-        schema = cast("Mapping[str, Any]", given)
+    spec = cast(object, output)  # what a flow's author wrote may be anything
+    if isinstance(spec, type) and issubclass(spec, BaseModel):
+        return AnswerShape(_safe_name(spec.__name__), _schema_of(spec), _instance_of(spec))
+    if isinstance(spec, Mapping):
+        schema = cast("Mapping[str, Any]", spec)
         return AnswerShape(_safe_name(str(schema.get("title") or "answer")), schema, _parser_of(schema))
     raise DefinitionError(f"output_model must be a pydantic class or a JSON Schema (a mapping), not {output!r}")
 
@@ -188,8 +188,8 @@ def error_lines(error: ValidationError) -> str:
 
 def _format_error(error: Any) -> str:
     place = ".".join(str(part) for part in error["loc"]) or "the value"
-    given = "" if error["type"] == "missing" else f" (it is {_cut_text(repr(error['input']), 80)})"
-    return f"{place}: {error['msg']}{given}"
+    actual = "" if error["type"] == "missing" else f" (it is {_cut_text(repr(error['input']), 80)})"
+    return f"{place}: {error['msg']}{actual}"
 
 
 def _parser_of(schema: Mapping[str, Any]) -> Callable[[Any], Any]:
@@ -199,9 +199,9 @@ def _parser_of(schema: Mapping[str, Any]) -> Callable[[Any], Any]:
     check = make_validator(schema)
 
     def parse(value: Any) -> Any:
-        found = describe_problems(check, value)
-        if found:
-            raise UnfitError("; ".join(found))
+        problems = describe_problems(check, value)
+        if problems:
+            raise UnfitError("; ".join(problems))
         try:
             json.dumps(value, ensure_ascii=False).encode()
         except UnicodeEncodeError as error:

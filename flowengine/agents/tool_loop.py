@@ -87,9 +87,9 @@ class CurrentTools:
     @property
     def added(self) -> Sequence[ToolSet]:
         """Tools of typed contexts, skills and servers."""
-        brought = () if self.bringer is None else self.bringer.tool_sets()
-        self._is_bringing = bool(brought)
-        return (*brought, *(() if self._served is None else self._served.sets))
+        context_sets = () if self.bringer is None else self.bringer.tool_sets()
+        self._is_bringing = bool(context_sets)
+        return (*context_sets, *(() if self._served is None else self._served.sets))
 
     def _make_offer(self) -> Offer:
         offer = Offer((*self._sets, *self.added), self._rules)
@@ -146,10 +146,10 @@ class ToolLoop:
         """The model's answer, once it has had its tools."""
         current = self._set_tools(request) if self._changing is None else await self._add_offer(request)
         while True:
-            seen = current if self._bringer is None else await self._rewrite_messages(current, self._bringer)
-            reply: Reply = await gateway.complete(model, seen, purpose=purpose)
-            _check_refusal(reply, seen)
-            if not reply.tool_calls or not seen.tools:
+            rewritten = current if self._bringer is None else await self._rewrite_messages(current, self._bringer)
+            reply: Reply = await gateway.complete(model, rewritten, purpose=purpose)
+            _check_refusal(reply, rewritten)
+            if not reply.tool_calls or not rewritten.tools:
                 return ToolLoopRequest(reply, current.messages[len(request.messages) :])
             current = await self._request_after(gateway, current, reply)
 
@@ -160,15 +160,15 @@ class ToolLoop:
         current = await self._add_offer(request)
         while True:
             reply = Reply("")
-            seen = current if self._bringer is None else await self._rewrite_messages(current, self._bringer)
-            async with gateway.stream(model, seen, purpose=purpose) as source:
+            rewritten = current if self._bringer is None else await self._rewrite_messages(current, self._bringer)
+            async with gateway.stream(model, rewritten, purpose=purpose) as source:
                 async for piece in source:
                     if isinstance(piece, Reply):
                         reply = piece
                     else:
                         yield piece
             _check_refusal(reply, current)
-            if not reply.tool_calls or not seen.tools:
+            if not reply.tool_calls or not rewritten.tools:
                 yield ToolLoopRequest(reply, current.messages[len(request.messages) :])
                 return
             current = await self._request_after(gateway, current, reply)
@@ -206,8 +206,10 @@ class ToolLoop:
         """The calls that a reply asks for, and their results in the same order."""
         calls = [_read_call(each) for each in reply.tool_calls]
         if self._bringer is not None:
-            found = ((self._offer.find(each.request.name), each.arguments) for each in calls)
-            self._bringer.begin_round([(tool, given) for tool, given in found if tool and not isinstance(given, str)])
+            pairs = ((self._offer.find(each.request.name), each.arguments) for each in calls)
+            self._bringer.begin_round(
+                [(tool, arguments) for tool, arguments in pairs if tool and not isinstance(arguments, str)]
+            )
         results = await self._run_calls(gateway, calls)
         if self._bringer is not None:
             for call, result in zip(calls, results, strict=True):

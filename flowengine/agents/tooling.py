@@ -79,8 +79,8 @@ class Tooling:
             if self.servers:
                 from flowengine.agents.tools.mcp.server_clients import serve  # Most agents name no server.
 
-                held = await stack.enter_async_context(RunScope()) if scope is None else scope
-                served = await serve(self.servers, held, environ=environ)
+                open_scope = await stack.enter_async_context(RunScope()) if scope is None else scope
+                served = await serve(self.servers, open_scope, environ=environ)
             current = CurrentTools(self.sets, self.rules, served, bringer, admit)
             self.check_rules([*self.sets, *current.added])
             yield lambda: ToolLoop(self._limits, current.offer, words, current)
@@ -107,8 +107,8 @@ class Tooling:
         """`DefinitionError` for a name in `approve` that no tool of these has: it would never be asked about."""
         tools = [tool for each in sets for tool in each.tools]
         if (name := self.rules.find_unknown(tools)) is not None:
-            known = [each.qualified or each.name for each in tools]
-            hint = did_you_mean(name, known) or f"; the tools are: {', '.join(known) or 'none'}"
+            names = [each.qualified or each.name for each in tools]
+            hint = did_you_mean(name, names) or f"; the tools are: {', '.join(names) or 'none'}"
             raise DefinitionError(f"there is no tool '{name}', which `approve` names{hint}")
 
     def loops(self, words: Messages) -> Callable[[], ToolLoop]:
@@ -142,21 +142,21 @@ def tooling_of(
     )
 
 
-def _to_tool_set(given: ToolChoice) -> ToolSet:
-    if isinstance(given, ToolSet):
-        return given
-    if not callable(cast(object, given)) and not isinstance(given, Tool):
-        raise DefinitionError(f"one of tools is neither a function nor a Tool nor a ToolSet: {given!r:.80}")
-    return ToolSet("tools", "", [given], source="a Tool" if isinstance(given, Tool) else _describe_origin(given))
+def _to_tool_set(choice: ToolChoice) -> ToolSet:
+    if isinstance(choice, ToolSet):
+        return choice
+    if not callable(cast(object, choice)) and not isinstance(choice, Tool):
+        raise DefinitionError(f"one of tools is neither a function nor a Tool nor a ToolSet: {choice!r:.80}")
+    return ToolSet("tools", "", [choice], source="a Tool" if isinstance(choice, Tool) else _describe_origin(choice))
 
 
-def _to_server(given: ServerChoice) -> McpServer:
-    if isinstance(given, McpServer):
-        return given
-    if isinstance(cast(object, given), Mapping):
-        return server_of(given)
+def _to_server(choice: ServerChoice) -> McpServer:
+    if isinstance(choice, McpServer):
+        return choice
+    if isinstance(cast(object, choice), Mapping):
+        return server_of(choice)
     hint = "; write McpServer(name='…', command='…', args=[…]) or McpServer(name='…', url='…')"
-    raise DefinitionError(f"one of mcp_servers is neither an McpServer nor a mapping: {given!r:.80}{hint}")
+    raise DefinitionError(f"one of mcp_servers is neither an McpServer nor a mapping: {choice!r:.80}{hint}")
 
 
 def _describe_origin(function: Callable[..., Any]) -> str:

@@ -151,8 +151,8 @@ class Turn(NamedTuple):
 
         async def generate(draft: Draft, task: str) -> Draft:
             # With all that the tools have said: an improvement need not call them again.
-            known = (*first.messages, *draft.exchange)
-            messages = improvement_messages(known, text_of(draft.answer.value), task)
+            earlier = (*first.messages, *draft.exchange)
+            messages = improvement_messages(earlier, text_of(draft.answer.value), task)
             return await self._write_draft(messages, "improvement", draft.exchange)
 
         progress, verdict = await improve(

@@ -88,13 +88,13 @@ async def gather(
     What a transform left out is there as well, as dropped; `note` is told of every provider that failed.
     """
     present: list[PackedEntry] = []
-    gone: list[PackedEntry] = []
+    dropped: list[PackedEntry] = []
     for provider in providers:
         previous = [each.fragment for each in present]
-        found = await call_guarded(provider, fragments_of, provider, query, previous, note=note, **facts)
-        if found is FAILED:
+        result = await call_guarded(provider, fragments_of, provider, query, previous, note=note, **facts)
+        if result is FAILED:
             continue
-        fragments = await _check_fragments(provider, found, note)
+        fragments = await _check_fragments(provider, result, note)
         if fragments is None:
             continue
         if secrets is not None:
@@ -102,13 +102,13 @@ async def gather(
                 each._replace(text=secrets.hide(each.text), said=secrets.hide(each.said)) for each in fragments
             ]
         if provider.transforms:
-            present, lost = _compare_transform(provider, present, fragments)
-            gone += lost
+            present, removed = _compare_transform(provider, present, fragments)
+            dropped += removed
         else:
-            fresh, known = _leave_out_known(fragments, present)
+            fresh, duplicates = _leave_out_known(fragments, present)
             present += _cap_fragments(provider, fresh)
-            gone += known
-    return [*present, *gone]
+            dropped += duplicates
+    return [*present, *dropped]
 
 
 async def tell_providers(providers: Iterable[ContextProvider], interaction: Mapping[str, Any], note: Note) -> None:
@@ -126,12 +126,12 @@ async def clear_providers(providers: Iterable[ContextProvider], note: Note) -> N
 
 
 async def call_guarded(
-    provider: ContextProvider, method: Callable[..., Any], *arguments: Any, note: Note, **named: Any
+    provider: ContextProvider, method: Callable[..., Any], *arguments: Any, note: Note, **keywords: Any
 ) -> Any:
     """Calls a provider's method; returns `FAILED` and records a notice if it fails or takes too long."""
     try:
         with anyio.fail_after(provider.timeout):
-            return await call_method(method, *arguments, **named)
+            return await call_method(method, *arguments, **keywords)
     except TimeoutError as error:
         problem = str(error) or f"it did not answer within {provider.timeout:g} s"
     except (Exception, SystemExit) as error:  # Foreign code: whatever it raises is its own failure.
@@ -146,14 +146,14 @@ async def _report_problem(provider: ContextProvider, problem: str, note: Note) -
     await note(ProviderFailed(name, problem))
 
 
-async def _check_fragments(provider: ContextProvider, found: Any, note: Note) -> list[Fragment] | None:
+async def _check_fragments(provider: ContextProvider, result: Any, note: Note) -> list[Fragment] | None:
     """The fragments that say anything, as text that can be written down; None where other things came."""
-    given: list[Any] = [*found] if isinstance(found, list | tuple) and not isinstance(found, Fragment) else [found]
-    problem = next((problem for each in given if (problem := _find_problem(each))), "")
+    items: list[Any] = [*result] if isinstance(result, list | tuple) and not isinstance(result, Fragment) else [result]
+    problem = next((problem for each in items if (problem := _find_problem(each))), "")
     if problem:
         await _report_problem(provider, problem, note)
         return None
-    return [_drop_surrogates(each) for each in given if each.text.strip()]
+    return [_drop_surrogates(each) for each in items if each.text.strip()]
 
 
 def _leave_out_known(
@@ -166,14 +166,14 @@ def _leave_out_known(
         if each.state != "dropped" and (words := _words_of(each.fragment)) in each.fragment.text
     }
     fresh: list[Fragment] = []
-    known: list[PackedEntry] = []
+    duplicates: list[PackedEntry] = []
     for each in fragments:
         source = None if each.pinned else sources.get(_words_of(each))
         if source is None:
             fresh.append(each)
         else:
-            known.append(PackedEntry(each, "dropped", f"'{source}' has it already"))
-    return fresh, known
+            duplicates.append(PackedEntry(each, "dropped", f"'{source}' has it already"))
+    return fresh, duplicates
 
 
 def _words_of(fragment: Fragment) -> str:
@@ -205,18 +205,18 @@ def _drop_surrogates(fragment: Fragment) -> Fragment:
 
 def _cap_fragments(provider: ContextProvider, fragments: Iterable[Fragment]) -> list[PackedEntry]:
     """A source's fragments, up to so many characters."""
-    left, entries = LONGEST, list[PackedEntry]()
+    room, entries = LONGEST, list[PackedEntry]()
     for each in fragments:
         fragment = each if each.source else each._replace(source=provider.provider_name)
         why = f"the provider brought more than {LONGEST:,} characters"
-        if left <= 0:
+        if room <= 0:
             entries.append(PackedEntry(fragment._replace(text=fragment.text[:100]), "dropped", why))
-        elif len(fragment.text) > left:
-            cut = fragment._replace(text=f"{fragment.text[:left]} {MARK}")
+        elif len(fragment.text) > room:
+            cut = fragment._replace(text=f"{fragment.text[:room]} {MARK}")
             entries.append(PackedEntry(cut, "shortened", why))
         else:
             entries.append(PackedEntry(fragment))
-        left -= len(fragment.text)
+        room -= len(fragment.text)
     return entries
 
 
@@ -224,19 +224,19 @@ def _compare_transform(
     provider: ContextProvider, before: Sequence[PackedEntry], after: Sequence[Fragment]
 ) -> tuple[list[PackedEntry], list[PackedEntry]]:
     """The entries after a transform, and those that it left out."""
-    known = {each.fragment: each for each in before}
-    named = {(each.fragment.source, each.fragment.label): each.fragment for each in before}
+    entries = {each.fragment: each for each in before}
+    by_label = {(each.fragment.source, each.fragment.label): each.fragment for each in before}
     staying = Counter(after)
     present, touched = list[PackedEntry](), Counter[Fragment]()
     for fragment in after:
-        old = named.get((fragment.source, fragment.label))
-        if fragment in known:
-            present.append(known[fragment])
+        old = by_label.get((fragment.source, fragment.label))
+        if fragment in entries:
+            present.append(entries[fragment])
         elif old is None or old in staying or old in touched:
             present.append(PackedEntry(fragment))
         else:
             touched[old] += 1
             present.append(PackedEntry(fragment, "shortened", f"by '{provider.provider_name}'"))
-    gone = Counter(each.fragment for each in before) - staying - touched
+    removed = Counter(each.fragment for each in before) - staying - touched
     why = f"taken out by '{provider.provider_name}'"
-    return present, [known[each]._replace(state="dropped", why=why) for each in gone.elements()]
+    return present, [entries[each]._replace(state="dropped", why=why) for each in removed.elements()]

@@ -27,8 +27,8 @@ def entry_of(interaction: Mapping[str, Any]) -> dict[str, Any] | None:
     if not interaction.get("success", True):
         return None
     metadata = cast("Mapping[str, Any]", interaction.get("metadata") or {})
-    given = ((name, interaction.get(name)) for name in ("user_input", "result", "timestamp"))
-    entry = {name: "" if value is None else str(value) for name, value in given}
+    fields = ((name, interaction.get(name)) for name in ("user_input", "result", "timestamp"))
+    entry = {name: "" if value is None else str(value) for name, value in fields}
     if metadata.get("role") == "system":
         return entry | {"role": "system"}
     return entry if entry["user_input"].strip() and entry["result"].strip() else None

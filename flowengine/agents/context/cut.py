@@ -61,9 +61,9 @@ class CutProvider(ContextProvider):
         if sum(len(each.text) for each in previous if not each.pinned) <= room:
             return previous
         numbers = [number for number, each in enumerate(previous) if not each.pinned]
-        left = _take_fragments(previous, numbers, room, self.at)
-        kept = {number: each.text for number, each in enumerate(previous) if each.pinned} | left
-        return [of_pieces(previous[number], [kept[number]]) for number in sorted(kept)]
+        cut_texts = _take_fragments(previous, numbers, room, self.at)
+        texts = {number: each.text for number, each in enumerate(previous) if each.pinned} | cut_texts
+        return [of_pieces(previous[number], [texts[number]]) for number in sorted(texts)]
 
     def fresh(self) -> CutProvider:
         return self  # It remembers nothing.
@@ -75,16 +75,16 @@ def _take_fragments(fragments: Sequence[Fragment], numbers: Sequence[int], room:
         head = _take_fragments(fragments, numbers, (room + 1) // 2, "end")
         tail = _take_fragments(fragments, numbers, room // 2, "start")
         return {number: _join_ends(head.get(number, ""), tail.get(number, "")) for number in {**head, **tail}}
-    left: dict[int, str] = {}
+    texts: dict[int, str] = {}
     for number in numbers if at == "end" else reversed(numbers):
         text = _cut_end(fragments[number].text, room) if at == "end" else _cut_beginning(fragments[number].text, room)
         if not text:
             break
-        left[number] = text
+        texts[number] = text
         room -= len(text)
         if text != fragments[number].text:
             break
-    return left
+    return texts
 
 
 def _join_ends(head: str, tail: str) -> str:
@@ -105,9 +105,9 @@ def _cut_beginning(text: str, room: int) -> str:
     most = room - len(MARK) - 1
     if most <= 0:
         return ""
-    kept = text[-most:]
+    end = text[-most:]
     if not text[-most - 1].isspace():
-        word = kept.partition(" ")[2]
-        kept = word if len(word) * 2 > len(kept) else kept
-    kept = kept.lstrip()
-    return f"{MARK} {kept}" if kept else ""
+        word = end.partition(" ")[2]
+        end = word if len(word) * 2 > len(end) else end
+    end = end.lstrip()
+    return f"{MARK} {end}" if end else ""

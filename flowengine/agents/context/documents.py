@@ -46,7 +46,7 @@ class DocumentSource:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._tree = CodeTree(path) if path.is_dir() else None
-        self._known: dict[str, tuple[FileStamp, tuple[str, ...]]] = {}
+        self._versions: dict[str, tuple[FileStamp, tuple[str, ...]]] = {}
         """File → what it looked like, and the ids of what was in it."""
         self._doubtful: set[str] = set()
         """Ids that an index may still have, and that are to go unless a file has them."""
@@ -59,7 +59,7 @@ class DocumentSource:
     @property
     def is_new(self) -> bool:
         """Whether the next `changes` tell of all that there is."""
-        return not self._known
+        return not self._versions
 
     def changes(self) -> Changes:
         """Returns what is new, changed or deleted since the last call. The first call reports everything as new.
@@ -69,32 +69,32 @@ class DocumentSource:
         """
         added: list[Document] = []
         stamps = self._stamps()
-        for name, (_, ids) in [*self._known.items()]:
+        for name, (_, ids) in [*self._versions.items()]:
             if name not in stamps:
                 self._doubtful.update(ids)
-                del self._known[name]
+                del self._versions[name]
         for name, stamp in stamps.items():
-            before = self._known.get(name)
+            before = self._versions.get(name)
             if before is None or before[0] != stamp:
-                found = self._documents(name)
-                added.extend(found)
+                documents = self._documents(name)
+                added.extend(documents)
                 self._doubtful.update(before[1] if before else ())
-                self._known[name] = (stamp, tuple(each.id for each in found))
+                self._versions[name] = (stamp, tuple(each.id for each in documents))
         if self._doubtful:
-            self._doubtful.difference_update(*(ids for _, ids in self._known.values()))
+            self._doubtful.difference_update(*(ids for _, ids in self._versions.values()))
         self._removed, self._doubtful = sorted(self._doubtful), set()
         return Changes(added, self._removed)
 
     def forget(self) -> None:
         """Take everything for new the next time: an index may have taken some of the last changes, or none."""
-        self._doubtful.update(self._removed, *(ids for _, ids in self._known.values()))
-        self._known.clear()
+        self._doubtful.update(self._removed, *(ids for _, ids in self._versions.values()))
+        self._versions.clear()
 
     def _stamps(self) -> Mapping[str, FileStamp]:
         try:
             if self._tree is None:
-                found = self._path.stat()
-                return {self._path.name: FileStamp(found.st_mtime_ns, found.st_size)}
+                status = self._path.stat()
+                return {self._path.name: FileStamp(status.st_mtime_ns, status.st_size)}
             listing = self._tree.listing()
         except OSError as error:
             raise RunError(
@@ -113,10 +113,10 @@ class DocumentSource:
     def _documents(self, name: str) -> list[Document]:
         if self._tree is None:
             return list(_read_json_lines(self._path))
-        found = _split_pieces(lines_of(self._path / name) or ())
+        pieces = _split_pieces(lines_of(self._path / name) or ())
         return [
             Document(f"{name}#{number}", text, {"path": name, "line": line})
-            for number, (line, text) in enumerate(found, 1)
+            for number, (line, text) in enumerate(pieces, 1)
         ]
 
 

@@ -83,8 +83,8 @@ def provider_class(name: str) -> type[ContextProvider]:
     if canonical not in _registered:
         point = find_entry_points(GROUP).get(canonical)
         if point is None:
-            known = (*known_names(), *ALIASES)
-            near = did_you_mean(name, known) or f"; there are {', '.join(known)}"
+            names = (*known_names(), *ALIASES)
+            near = did_you_mean(name, names) or f"; there are {', '.join(names)}"
             raise ParameterError(f"there is no context provider '{name}'{near}")
         register(canonical, load_entry_point(point, f"the context provider '{canonical}'"))
     return _registered[canonical]
@@ -166,17 +166,19 @@ class Configured(NamedTuple):
     parameters: Mapping[str, Any]
 
 
-def parse_entry(given: Any) -> Configured:
+def parse_entry(written_entry: Any) -> Configured:
     """An entry of a configuration, in whichever notation.
 
     >>> parse_entry({"type": "filter", "max_sections": 3}) == parse_entry({"filter": {"max_sections": 3}})
     True
     """
-    if isinstance(given, str):
-        return Configured(given, {})
-    entry: Mapping[str, Any] = cast("Mapping[str, Any]", given) if isinstance(given, Mapping) else {}
+    if isinstance(written_entry, str):
+        return Configured(written_entry, {})
+    entry: Mapping[str, Any] = cast("Mapping[str, Any]", written_entry) if isinstance(written_entry, Mapping) else {}
     if not entry:
-        raise ParameterError(f"a context provider is configured by {_FORMS}, not by {describe_value(cast(Any, given))}")
+        raise ParameterError(
+            f"a context provider is configured by {_FORMS}, not by {describe_value(cast(Any, written_entry))}"
+        )
     if "type" in entry:
         if not isinstance(entry["type"], str):
             raise ParameterError(
@@ -210,8 +212,8 @@ def make_provider(entry: Configured, root: Path | None, load: Load) -> ContextPr
         return kind.from_config(parameters, root=root)
     except ParameterError as error:
         message = str(error)
-        named = message if message.startswith("context provider '") else f"context provider '{entry.name}': {message}"
-        error.args = (named,)
+        text = message if message.startswith("context provider '") else f"context provider '{entry.name}': {message}"
+        error.args = (text,)
         raise
     except DefinitionError:
         raise
@@ -235,7 +237,7 @@ class UnknownParameterError(ParameterError):
     """A provider has no parameter of that name."""
 
 
-def check_parameters(name: str, schema: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+def check_parameters(name: str, schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
     """The parameters as given, once each is known, of its type, and none that is needed is missing.
 
     >>> schema = {"parameters": {"max_items": {"type": "integer", "default": 10, "required": False}}}
@@ -246,16 +248,16 @@ def check_parameters(name: str, schema: Mapping[str, Any], given: Mapping[str, A
     'max_itms'; did you mean 'max_items'?
     """
     parameters = cast("Mapping[str, Mapping[str, Any]]", schema.get("parameters", {}))
-    for key, value in given.items():
+    for key, value in arguments.items():
         if key not in parameters:
             near = did_you_mean(key, parameters) or f"; it has {', '.join(parameters) or 'none'}"
             raise UnknownParameterError(f"context provider '{name}' has no parameter '{key}'{near}", key)
         _check_type(name, key, parameters[key], value)
     for key, parameter in parameters.items():
-        if parameter.get("required") and key not in given:
+        if parameter.get("required") and key not in arguments:
             described = f": {parameter['description']}" if parameter.get("description") else ""
             raise ParameterError(f"context provider '{name}' needs '{key}'{described}")
-    return dict(given)
+    return dict(arguments)
 
 
 def _check_type(name: str, key: str, parameter: Mapping[str, Any], value: Any) -> None:

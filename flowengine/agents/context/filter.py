@@ -84,24 +84,24 @@ class ContextFilterProvider(ContextProvider):
 
     def fragments(self, query: str, previous: Sequence[Fragment], **kwargs: Any) -> Sequence[Fragment]:
         """The fragments that stay, or the parts of them that do. What is pinned stays, and counts for nothing."""
-        chosen = self._choose_sections(query, _drop_repeated(_split_sections(previous)))
-        kept: dict[int, list[str]] = {}
-        for number, _, text in sorted(part for section in chosen for part in section.parts):
-            kept.setdefault(number, []).append(text)
-        return [of_pieces(previous[number], texts) for number, texts in kept.items()]
+        sections = self._choose_sections(query, _drop_repeated(_split_sections(previous)))
+        texts_by_fragment: dict[int, list[str]] = {}
+        for number, _, text in sorted(part for section in sections for part in section.parts):
+            texts_by_fragment.setdefault(number, []).append(text)
+        return [of_pieces(previous[number], texts) for number, texts in texts_by_fragment.items()]
 
     def fresh(self) -> ContextFilterProvider:
         return self  # It remembers nothing.
 
-    def _choose_sections(self, query: str, found: Sequence[_Section]) -> list[_Section]:
-        pinned, loose = [each for each in found if each.is_pinned], [each for each in found if not each.is_pinned]
-        subject, asked = subject_terms(query), asked_terms(query)
+    def _choose_sections(self, query: str, sections: Sequence[_Section]) -> list[_Section]:
+        pinned, loose = [each for each in sections if each.is_pinned], [each for each in sections if not each.is_pinned]
+        subject, terms = subject_terms(query), asked_terms(query)
         if not subject:
             return [*pinned, *loose]
-        held = [(each, Holding(each.text)) for each in reversed(loose)]
+        holdings = [(each, Holding(each.text)) for each in reversed(loose)]
         ranked = [
-            (holding.share(subject), holding.share(asked), each)
-            for each, holding in held
+            (holding.share(subject), holding.share(terms), each)
+            for each, holding in holdings
             if holding.share(subject) >= self.relevance_threshold
         ]
         best = sorted(ranked, key=lambda each: each[:2], reverse=True)[: self.max_sections]
@@ -111,23 +111,23 @@ class ContextFilterProvider(ContextProvider):
 def _split_sections(fragments: Sequence[Fragment]) -> list[_Section]:
     """The sections of all fragments; those that are pinned first, so that others repeat them and not they others."""
     groups: dict[str, list[_Part]] = {}
-    found: list[_Section] = []
+    sections: list[_Section] = []
     for number, fragment in enumerate(fragments):
         whole = _Part(number, 0, fragment.text)
         if fragment.pinned:
-            found.append(_Section((whole,), is_pinned=True))
+            sections.append(_Section((whole,), is_pinned=True))
         elif fragment.group:
             groups.setdefault(fragment.group, []).append(whole)
         else:
-            found += [_Section((_Part(number, place, text),)) for place, text in enumerate(pieces_of(fragment))]
-    found += [_Section(tuple(parts)) for parts in groups.values()]
-    return sorted(found, key=lambda each: (not each.is_pinned, each.parts))
+            sections += [_Section((_Part(number, place, text),)) for place, text in enumerate(pieces_of(fragment))]
+    sections += [_Section(tuple(parts)) for parts in groups.values()]
+    return sorted(sections, key=lambda each: (not each.is_pinned, each.parts))
 
 
-def _drop_repeated(found: Sequence[_Section]) -> list[_Section]:
+def _drop_repeated(sections: Sequence[_Section]) -> list[_Section]:
     """Without those that repeat an earlier one; spaces and case make no difference."""
     first: dict[str, _Section] = {}
-    for each in found:
+    for each in sections:
         first.setdefault(" ".join(each.text.split()).casefold(), each)
     staying = set(map(id, first.values()))
-    return [each for each in found if each.is_pinned or id(each) in staying]
+    return [each for each in sections if each.is_pinned or id(each) in staying]

@@ -28,7 +28,7 @@ _MOST: Final = 4 * LONGEST + 4
 class _FileText(NamedTuple):
     """A file's text, and what the file looked like when it was read."""
 
-    seen: tuple[int, ...]
+    stamp: tuple[int, ...]
     text: str
 
 
@@ -46,17 +46,17 @@ class FixedFileProvider(ContextProvider):
     }
     config_example: ClassVar[str] = "- fixed_file: {file_path: knowledge/policies.md, description: Policies}"
 
-    def __init__(self, file_path: str | os.PathLike[str], description: str = "", *, found: Path | None = None) -> None:
-        """`found`: where the file is, for a path that is not relative to the current folder."""
+    def __init__(self, file_path: str | os.PathLike[str], description: str = "", *, path: Path | None = None) -> None:
+        """`path`: where the file is, for a path that is not relative to the current folder."""
         check_arguments(FixedFileProvider.__init__, locals(), ParameterError)
         self.file_path = str(file_path)
         self.description = description
-        self._path = locate_path(file_path, None, parameter="file_path") if found is None else found
+        self._path = locate_path(file_path, None, parameter="file_path") if path is None else path
         self._read = self._text()
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], *, root: Path | None = None) -> Self:
-        return cls(**config, found=locate_path(config["file_path"], root, parameter="file_path"))
+        return cls(**config, path=locate_path(config["file_path"], root, parameter="file_path"))
 
     def get_context(self, query: str, previous_context: str | None = None, **kwargs: Any) -> str:
         return join_fragments(self.fragments(query, ()))
@@ -70,18 +70,18 @@ class FixedFileProvider(ContextProvider):
     def fresh(self) -> FixedFileProvider:
         return self  # It remembers nothing but what the file says.
 
-    def _text(self, known: _FileText | None = None) -> _FileText:
+    def _text(self, cached: _FileText | None = None) -> _FileText:
         try:
-            found = os.stat(self._path)
-            seen = (found.st_mtime_ns, found.st_size, found.st_ino)
-            if known is not None and known.seen == seen:
-                return known
+            status = os.stat(self._path)
+            stamp = (status.st_mtime_ns, status.st_size, status.st_ino)
+            if cached is not None and cached.stamp == stamp:
+                return cached
             with open_regular(self._path) as file:
                 content = file.read(_MOST)
         except (OSError, ValueError) as error:  # The latter: a name that no file can have.
             reason = getattr(error, "strerror", None) or str(error)
             raise MissingFileError(f"the file '{self.file_path}' cannot be read: {reason}", "file_path") from error
-        return _FileText(seen, self._decode_file(content))
+        return _FileText(stamp, self._decode_file(content))
 
     def _decode_file(self, content: bytes) -> str:
         if b"\0" in content[:8192]:

@@ -24,10 +24,10 @@ _STORE_KEY: Final = "store"
 _logger: Final = logging.getLogger(__name__)
 
 
-def read_remembered(provider: ContextProvider, kept: Mapping[str, Any]) -> list[Any]:
+def read_remembered(provider: ContextProvider, values: Mapping[str, Any]) -> list[Any]:
     """Returns what the provider has remembered in nodes before."""
     owner = _describe_owner(provider)
-    return [each["item"] for each in kept.get(MEMORY, ()) if {**each, "item": None} == {**owner, "item": None}]
+    return [each["item"] for each in values.get(MEMORY, ()) if {**each, "item": None} == {**owner, "item": None}]
 
 
 def to_kept_items(provider: ContextProvider, items: Sequence[Any]) -> list[dict[str, Any]]:
@@ -36,23 +36,23 @@ def to_kept_items(provider: ContextProvider, items: Sequence[Any]) -> list[dict[
     return [{**owner, "item": each} for each in items]
 
 
-async def keep_for_good(kept: Mapping[str, Any], providers: Iterable[ContextProvider]) -> list[str]:
+async def keep_for_good(values: Mapping[str, Any], providers: Iterable[ContextProvider]) -> list[str]:
     """Keep the memories of a run that has succeeded. Returned is whose cannot be kept, and why; it is logged, too.
 
     `providers`: those of the flow. They say where memories are kept: a run's record may come from elsewhere, and
     chooses no files.
     """
     own, problems = [each for each in providers if each.adds], list[str]()
-    for name, settings, items in _group_by_owner(kept.get(MEMORY, ())):
+    for name, settings, items in _group_by_owner(values.get(MEMORY, ())):
         home = _find_home(name, settings, own)
         if home is None:
             problems.append(f"memories of '{name}' cannot be kept: no agent of the flow has such a memory")
             continue
-        kind, given = home
+        kind, config = home
         try:
-            made = kind.from_config(given, root=None)
-            await call_method(made.load, items)
-            await call_method(made.commit)
+            target = kind.from_config(config, root=None)
+            await call_method(target.load, items)
+            await call_method(target.commit)
         except Exception as error:  # Classes of users, and disks.
             problems.append(f"memories of '{name}' cannot be kept: {describe_error(error)}")
     for each in problems:

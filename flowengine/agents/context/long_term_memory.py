@@ -95,11 +95,17 @@ class LongTermMemoryProvider(ContextProvider):
         neighbours: bool = True,
     ) -> None:
         check_arguments(LongTermMemoryProvider.__init__, locals(), ParameterError)
-        given = {"scope": scope, "scope_id": scope_id, "limit": limit, "threshold": threshold, "max_tokens": max_tokens}
+        arguments = {
+            "scope": scope,
+            "scope_id": scope_id,
+            "limit": limit,
+            "threshold": threshold,
+            "max_tokens": max_tokens,
+        }
         more = {"budget": budget, "neighbours": neighbours, "store": os.fspath(store)}
-        self._settings = check_settings({**given, **more})
+        self._settings = check_settings({**arguments, **more})
         self._items = SQLiteMemoryItems(MemoryDatabase(self._settings.store))
-        self._held: list[MemoryItem] | None = None
+        self._pending: list[MemoryItem] | None = None
         """What is not kept yet; None where everything is kept at once."""
 
     @property
@@ -110,19 +116,19 @@ class LongTermMemoryProvider(ContextProvider):
     @classmethod
     def from_config(cls, config: Mapping[str, Any], *, root: Path | None = None) -> Self:
         settings = check_settings(config)
-        given: dict[str, Any] = {**dict(settings), "store": _locate_store(settings.store, root)}
-        return cls(**given)
+        arguments: dict[str, Any] = {**dict(settings), "store": _locate_store(settings.store, root)}
+        return cls(**arguments)
 
     async def fragments(self, query: str, previous: Sequence[Fragment], **kwargs: Any) -> Sequence[Fragment]:
-        settings, held = self._settings, self._held or ()
-        found = await self._items.search(
+        settings, pending = self._settings, self._pending or ()
+        matches = await self._items.search(
             settings.scope,
             settings.scope_id,
             query,
             limit=settings.limit,
-            also=held,
+            also=pending,
         )
-        near = [each.item for each in found if each.score >= _least_score(found, settings.threshold)]
+        near = [each.item for each in matches if each.score >= _least_score(matches, settings.threshold)]
         if settings.neighbours:
             near = list({each.id: each for each in [*near, *await self._neighbours(near[:_WITH_NEIGHBOURS])]}.values())
         # Of long exchanges the tokens are counted again and again.
@@ -134,14 +140,14 @@ class LongTermMemoryProvider(ContextProvider):
 
     def _within_budget(self, items: Sequence[MemoryItem], locale: str) -> list[Fragment]:
         fragments: list[Fragment] = []
-        left = self._settings.budget
+        room = self._settings.budget
         for rank, item in enumerate(items):
-            said, text = self._format_item(item, locale)
+            turns, text = self._format_item(item, locale)
             tokens = count_tokens(text)
-            if tokens <= left or not fragments:
-                own: dict[str, Any] = {"priority": -rank, "label": _format_day(item), "said": said}
+            if tokens <= room or not fragments:
+                own: dict[str, Any] = {"priority": -rank, "label": _format_day(item), "said": turns}
                 fragments.append(Fragment(text, self.provider_name, tokens, **own))
-                left -= tokens
+                room -= tokens
         return fragments
 
     async def update(self, interaction: Mapping[str, Any]) -> None:
@@ -149,26 +155,26 @@ class LongTermMemoryProvider(ContextProvider):
         item = self._item(interaction)
         if item is None:
             return
-        if self._held is None:
+        if self._pending is None:
             await self._items.add([item])
         else:
-            self._held.append(item)
+            self._pending.append(item)
 
     async def clear(self) -> None:
         """Forget: what was kept stays on record, but nothing of it holds any more."""
-        if self._held is None:
+        if self._pending is None:
             await self._items.close(self._settings.scope, self._settings.scope_id, at=datetime.now(UTC))
         else:
-            self._held.clear()
+            self._pending.clear()
 
     async def commit(self) -> None:
         """Keep what was held back; done once by the end of a run that has succeeded.
 
         What is committed twice (each node has what those before it held) is kept once.
         """
-        if self._held:
-            await self._items.add(self._held)
-            self._held.clear()
+        if self._pending:
+            await self._items.add(self._pending)
+            self._pending.clear()
 
     def settings(self) -> Mapping[str, Any]:
         settings = self._settings.model_dump(mode="json")
@@ -177,32 +183,32 @@ class LongTermMemoryProvider(ContextProvider):
     def fresh(self) -> LongTermMemoryProvider:
         """One over the same store, that holds back what it is told."""
         other = copy(self)
-        other._held = []
+        other._pending = []
         return other
 
     @at_once
     def dump(self) -> Any:
-        return [_to_json_value(each) for each in self._held] if self._held else None
+        return [_to_json_value(each) for each in self._pending] if self._pending else None
 
     @at_once
     def load(self, value: Any) -> None:
-        self._held = [self._load_item(each) for each in cast("Sequence[Mapping[str, Any]]", value)]
+        self._pending = [self._load_item(each) for each in cast("Sequence[Mapping[str, Any]]", value)]
 
     def _item(self, interaction: Mapping[str, Any]) -> MemoryItem | None:
-        given = (interaction.get(name) for name in ("user_input", "result"))
-        asked, answered = ("" if each is None else str(each).strip() for each in given)
-        if not interaction.get("success", True) or not (asked or answered):
+        values = (interaction.get(name) for name in ("user_input", "result"))
+        question, answer = ("" if each is None else str(each).strip() for each in values)
+        if not interaction.get("success", True) or not (question or answer):
             return None
         metadata = cast("Mapping[str, Any]", interaction.get("metadata") or {})
         subject = metadata.get("subject")
         about = None if subject in (None, "") else str(subject)
-        return self._make_item(asked, answered, _time_of(interaction.get("timestamp")), about)
+        return self._make_item(question, answer, _time_of(interaction.get("timestamp")), about)
 
-    def _make_item(self, asked: str, answered: str, at: datetime, subject: str | None) -> MemoryItem:
-        asked, answered = drop_surrogates(asked), drop_surrogates(answered)
-        said = {"user_input": asked, "result": answered}
-        text = "\n".join(each for each in (asked, answered) if each)
-        return MemoryItem(self._settings.scope, self._settings.scope_id, text, at, subject, metadata=said)
+    def _make_item(self, question: str, answer: str, at: datetime, subject: str | None) -> MemoryItem:
+        question, answer = drop_surrogates(question), drop_surrogates(answer)
+        turns = {"user_input": question, "result": answer}
+        text = "\n".join(each for each in (question, answer) if each)
+        return MemoryItem(self._settings.scope, self._settings.scope_id, text, at, subject, metadata=turns)
 
     def _load_item(self, value: Mapping[str, Any]) -> MemoryItem:
         return self._make_item(value["user_input"], value["result"], _time_of(value["at"]), value["subject"])
@@ -210,15 +216,15 @@ class LongTermMemoryProvider(ContextProvider):
     def _format_item(self, item: MemoryItem, locale: str) -> tuple[str, str]:
         """What was said, and the text of the fragment."""
         words = load_messages(locale)
-        asked, answered = item.metadata.get("user_input"), item.metadata.get("result")
-        said = format_turns(words, asked, answered) if asked and answered else f"> {quote_lines(item.text)}"
-        kept = shortened(said, self._settings.max_tokens, words("memory.shortened"))
-        return said, f"{_format_day(item)}\n{kept}"
+        question, answer = item.metadata.get("user_input"), item.metadata.get("result")
+        turns = format_turns(words, question, answer) if question and answer else f"> {quote_lines(item.text)}"
+        excerpt = shortened(turns, self._settings.max_tokens, words("memory.shortened"))
+        return turns, f"{_format_day(item)}\n{excerpt}"
 
 
-def _least_score(found: Sequence[Recalled], threshold: float) -> float:
+def _least_score(matches: Sequence[Recalled], threshold: float) -> float:
     """The least score that counts: the threshold, or where nothing reaches it most of the best one's."""
-    best = found[0].score if found else 0.0
+    best = matches[0].score if matches else 0.0
     return threshold if best >= threshold else best * _NEARNESS
 
 
@@ -252,10 +258,10 @@ def check_settings(config: Mapping[str, Any]) -> LongTermMemorySettings:
     return settings
 
 
-def _explain_percent(name: str, given: object) -> str:
+def _explain_percent(name: str, value: object) -> str:
     """Percentages are a common slip where a share is asked for."""
-    if name == "threshold" and isinstance(given, int | float) and 1 < given <= 100:
-        return f"; did you mean {given / 100:g}?"
+    if name == "threshold" and isinstance(value, int | float) and 1 < value <= 100:
+        return f"; did you mean {value / 100:g}?"
     return ""
 
 
@@ -264,13 +270,13 @@ def _to_json_value(item: MemoryItem) -> dict[str, Any]:
     return {**item.metadata, "at": item.valid_from.isoformat(), "subject": item.subject}
 
 
-def _time_of(given: Any) -> datetime:
+def _time_of(value: Any) -> datetime:
     """Returns an entry's time; UTC if it has no zone, and now if it has no time."""
-    if isinstance(given, str) and given:
-        given = datetime.fromisoformat(given)
-    if not isinstance(given, datetime):
+    if isinstance(value, str) and value:
+        value = datetime.fromisoformat(value)
+    if not isinstance(value, datetime):
         return datetime.now(UTC)
-    return given if given.utcoffset() is not None else given.replace(tzinfo=UTC)
+    return value if value.utcoffset() is not None else value.replace(tzinfo=UTC)
 
 
 def _format_day(item: MemoryItem) -> str:

@@ -93,11 +93,11 @@ def pack(
     ['Turn 7 was said.', 'Turn 8 was said.']
     """
     measured: Measure = measure or _count_joined
-    given = [each if isinstance(each, PackedEntry) else PackedEntry(each) for each in entries]
-    if budget is None or measured(given, count_bytes) <= budget:
-        about = [_count_entry(each, estimate_tokens) for each in given]
+    items = [each if isinstance(each, PackedEntry) else PackedEntry(each) for each in entries]
+    if budget is None or measured(items, count_bytes) <= budget:
+        about = [_count_entry(each, estimate_tokens) for each in items]
         return Packed(tuple(about), measured(about, estimate_tokens), budget, is_estimated=True)
-    counted = [_count_entry(each, count) for each in given]
+    counted = [_count_entry(each, count) for each in items]
     whole = measured(counted, count)
     if whole <= budget:
         return Packed(tuple(counted), whole, budget)
@@ -113,10 +113,10 @@ def pack(
     room = budget - least
     while True:
         # Joined texts may have more tokens than their parts, so the whole is measured, and room taken away.
-        chosen = _fill_room(counted, units, room, count)
-        tokens = measured(chosen, count)
+        packed = _fill_room(counted, units, room, count)
+        tokens = measured(packed, count)
         if tokens <= budget:
-            return Packed(tuple(chosen), tokens, budget)
+            return Packed(tuple(packed), tokens, budget)
         room -= tokens - budget
 
 
@@ -161,7 +161,7 @@ def _fill_room(
     entries: Sequence[PackedEntry], units: _Units, room: int, count: Callable[[str], int]
 ) -> list[PackedEntry]:
     """The entries once the room is taken up."""
-    chosen, closed = list(entries), dict[str, int]()
+    packed, closed = list(entries), dict[str, int]()
     shares: dict[int, int] = {}
     """Entry → the room that it has beside others of its rank."""
     for unit in units.ranked:
@@ -180,14 +180,14 @@ def _fill_room(
             else _shorten_entry(entries[unit[0]], shares.get(unit[0], room) - _JOINT_TOKENS, count, why)
         )
         if cut is not None:
-            chosen[unit[0]] = cut
+            packed[unit[0]] = cut
             room -= _tokens_of(cut) + _JOINT_TOKENS
         else:
             reason = why if over is None else f"it ranks below what had no room of '{over}'"
             for each in unit:
-                chosen[each] = entries[each]._replace(state="dropped", why=reason)
+                packed[each] = entries[each]._replace(state="dropped", why=reason)
         closed.update((source, max(rank, closed.get(source, rank))) for source in sources)
-    return chosen
+    return packed
 
 
 def _list_peers(entries: Sequence[PackedEntry], units: _Units, number: int) -> list[int]:
@@ -204,10 +204,10 @@ def _list_peers(entries: Sequence[PackedEntry], units: _Units, number: int) -> l
 def _share_room(entries: Sequence[PackedEntry], peers: Sequence[int], room: int) -> dict[int, int]:
     """Entry → its share of the room: what the smaller ones leave is divided among the greater ones."""
     shares: dict[int, int] = {}
-    for left, number in zip(
+    for remaining, number in zip(
         range(len(peers), 0, -1), sorted(peers, key=lambda each: _tokens_of(entries[each])), strict=True
     ):
-        shares[number] = min(_tokens_of(entries[number]) + _JOINT_TOKENS, room // left)
+        shares[number] = min(_tokens_of(entries[number]) + _JOINT_TOKENS, room // remaining)
         room -= shares[number]
     return shares
 

@@ -54,13 +54,13 @@ def at_once(method: M) -> M:
     return method
 
 
-async def call_method(method: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+async def call_method(method: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:
     """Calls a user's method; a sync one runs in a thread, so that it does not block the event loop."""
     if iscoroutinefunction(method):
-        return await method(*arguments, **named)
+        return await method(*arguments, **keywords)
     if getattr(method, _RUNS_INLINE, False):
-        return method(*arguments, **named)
-    call = partial(method, *arguments, **named)
+        return method(*arguments, **keywords)
+    call = partial(method, *arguments, **keywords)
     return await settle(await call_in_thread(call))
 
 
@@ -107,7 +107,7 @@ class ContextProvider:
     timeout: float = 30.0
     """Seconds that one call of it may take."""
 
-    def __new__(cls, *args: Any, **named: Any) -> Self:
+    def __new__(cls, *args: Any, **keywords: Any) -> Self:
         if cls.get_context is ContextProvider.get_context and cls.fragments is ContextProvider.fragments:
             raise DefinitionError(f"the context provider {cls.__name__} has to define get_context, or fragments")
         return super().__new__(cls)
@@ -118,10 +118,15 @@ class ContextProvider:
 
         Read off the class: its `config_…`, its docstring and its constructor.
         """
-        told = cls.config_parameters
+        descriptions = cls.config_parameters
         # An heir's constructor may take `**config` for those that are described already.
-        given = _parameters_of(next((each for each in cls.__mro__ if each.__dict__.get("config_parameters")), cls))
-        parameters = {name: _describe_parameter(given[name], told.get(name)) for name in told or given}
+        signature_parameters = _parameters_of(
+            next((each for each in cls.__mro__ if each.__dict__.get("config_parameters")), cls)
+        )
+        parameters = {
+            name: _describe_parameter(signature_parameters[name], descriptions.get(name))
+            for name in descriptions or signature_parameters
+        }
         needed = ", ".join(f"{name}: …" for name, each in parameters.items() if each["required"])
         return {
             "description": cls.config_description or cleandoc(cls.__doc__ or "").partition("\n")[0],
@@ -222,15 +227,17 @@ JSON_TYPES: Final[Mapping[str, str]] = {
 
 
 def _parameters_of(provider: type[Any]) -> dict[str, Parameter]:
-    given = list(signature(provider.__init__).parameters.values())[1:]
-    return {each.name: each for each in given if each.kind not in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)}
-
-
-def _describe_parameter(given: Parameter, description: str | None) -> dict[str, Any]:
-    required = given.default is Parameter.empty
+    parameters = list(signature(provider.__init__).parameters.values())[1:]
     return {
-        "type": _name_type(given.annotation, is_described=description is not None),
-        "default": None if required else given.default,
+        each.name: each for each in parameters if each.kind not in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
+    }
+
+
+def _describe_parameter(parameter: Parameter, description: str | None) -> dict[str, Any]:
+    required = parameter.default is Parameter.empty
+    return {
+        "type": _name_type(parameter.annotation, is_described=description is not None),
+        "default": None if required else parameter.default,
         "required": required,
         "description": description or "",
     }
@@ -241,8 +248,8 @@ def _name_type(annotation: Any, *, is_described: bool) -> str:
 
     Of a union the first type counts where a class describes the parameter: what else it takes is for programs.
     """
-    written = annotation if isinstance(annotation, str) else cast(str, getattr(annotation, "__name__", ""))
-    first = written.partition(" | ")[0] if is_described else written.removesuffix(" | None")
+    type_name = annotation if isinstance(annotation, str) else cast(str, getattr(annotation, "__name__", ""))
+    first = type_name.partition(" | ")[0] if is_described else type_name.removesuffix(" | None")
     return JSON_TYPES.get(first.partition("[")[0], "any")
 
 

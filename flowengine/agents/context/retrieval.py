@@ -151,14 +151,17 @@ class RetrievalProvider(ContextProvider):
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], *, root: Path | None = None) -> Self:
-        given = dict(config)
+        arguments = dict(config)
         for name, locate in (("documents", locate_path), ("store", located_store)):
-            if given.get(name) is not None:
-                given[name] = locate(given[name], root, parameter=name)
-        settings: Mapping[str, Any] = given.get("settings") or {}
+            if arguments.get(name) is not None:
+                arguments[name] = locate(arguments[name], root, parameter=name)
+        settings: Mapping[str, Any] = arguments.get("settings") or {}
         if settings.get("path") is not None:
-            given["settings"] = {**settings, "path": located_store(str(settings["path"]), root, parameter="settings")}
-        return cls(**given)
+            arguments["settings"] = {
+                **settings,
+                "path": located_store(str(settings["path"]), root, parameter="settings"),
+            }
+        return cls(**arguments)
 
     async def fragments(self, query: str, previous: Sequence[Fragment], **kwargs: Any) -> Sequence[Fragment]:
         if self._embedder is None:
@@ -216,9 +219,9 @@ def _make_cut_notice(files: int, locale: str) -> Fragment:
     return Fragment(text, "", label="not all files were searched")
 
 
-def _open_source(path: Path, given: str) -> DocumentSource:
+def _open_source(path: Path, name: str) -> DocumentSource:
     if not os.path.exists(path):
-        raise MissingFileError(f"the documents '{given}' are not there", "documents")
+        raise MissingFileError(f"the documents '{name}' are not there", "documents")
     return DocumentSource(path)
 
 
@@ -246,18 +249,18 @@ def open_retriever(name: str = "sqlite", **settings: Any) -> Retriever:
     """
     make = _BUILTIN.get(name) or _find_in_packages(name)
     try:
-        made = make(**settings)
+        retriever = make(**settings)
     except TypeError as error:
         raise DefinitionError(f"retriever '{name}': {error}") from error
-    if not isinstance(made, Retriever):
-        raise DefinitionError(f"retriever '{name}' must have add, remove and search, which {made!r:.80} has not")
-    return made
+    if not isinstance(retriever, Retriever):
+        raise DefinitionError(f"retriever '{name}' must have add, remove and search, which {retriever!r:.80} has not")
+    return retriever
 
 
 def _find_in_packages(name: str) -> Callable[..., Any]:
     points = find_entry_points(GROUP)
     if name not in points:
-        known = list(dict.fromkeys((*_BUILTIN, *points)))
-        near = did_you_mean(name, known) or f"; there are {', '.join(known)}"
+        names = list(dict.fromkeys((*_BUILTIN, *points)))
+        near = did_you_mean(name, names) or f"; there are {', '.join(names)}"
         raise DefinitionError(f"there is no retriever '{name}'{near}")
     return load_entry_point(points[name], f"the retriever '{name}'")

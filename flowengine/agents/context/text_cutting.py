@@ -92,18 +92,18 @@ def _mark_fences(lines: list[str]) -> Iterator[tuple[str, bool]]:
 
 def _find_closing_fences(lines: list[str]) -> dict[int, int]:
     """Line of a fence → line of the one that closes it."""
-    found: dict[int, int] = {}
-    opened: tuple[int, str] | None = None
+    closings: dict[int, int] = {}
+    opening: tuple[int, str] | None = None
     for number, line in enumerate(lines):
         fence = _FENCE.match(line)
         if fence is None:
             continue
-        if opened is None:
-            opened = (number, fence[1])
-        elif fence[1].startswith(opened[1]) and not line.strip(" `~\t"):
-            found[opened[0]] = number
-            opened = None
-    return found
+        if opening is None:
+            opening = (number, fence[1])
+        elif fence[1].startswith(opening[1]) and not line.strip(" `~\t"):
+            closings[opening[0]] = number
+            opening = None
+    return closings
 
 
 def _join_groups(groups: Iterator[list[str]]) -> list[str]:

@@ -126,20 +126,20 @@ class PostgresMemoryDatabase:
     @property
     def name(self) -> str:
         """The server and the database, for messages."""
-        given = self._parameters
-        user = f"{given['user']}@" if "user" in given else ""
-        port = f":{given['port']}" if "port" in given else ""
-        return f"postgresql://{user}{given.get('host', '')}{port}/{given.get('dbname', '')}"
+        parameters = self._parameters
+        user = f"{parameters['user']}@" if "user" in parameters else ""
+        port = f":{parameters['port']}" if "port" in parameters else ""
+        return f"postgresql://{user}{parameters.get('host', '')}{port}/{parameters.get('dbname', '')}"
 
     def _explain_error(self, error: Exception) -> FlowEngineError:
         """Makes a memory error with advice out of an exception."""
-        said = " ".join(str(error).split())
+        message = " ".join(str(error).split())
         password = str(self._parameters.get("password", ""))
         if password:
-            said = said.replace(password, "***")
+            message = message.replace(password, "***")
         if isinstance(error, (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn)):
-            return StoreCorruptError(f"{self.name} lacks a part of its tables ({said}): restore it from a copy")
-        return StoreUnavailableError(f"{self.name} {_reason(error, said)} ({said})")
+            return StoreCorruptError(f"{self.name} lacks a part of its tables ({message}): restore it from a copy")
+        return StoreUnavailableError(f"{self.name} {_reason(error, message)} ({message})")
 
 
 class _Translated:
@@ -158,7 +158,7 @@ def _alone(work: Callable[[SqlConnection], T], connection: SqlConnection) -> T:
     return work(connection)
 
 
-def _reason(error: Exception, said: str) -> str:
+def _reason(error: Exception, message: str) -> str:
     if isinstance(error, psycopg.DataError | UnicodeError):
         return "cannot hold such text"
-    return explain_refusal(said, "flowengine_memory")
+    return explain_refusal(message, "flowengine_memory")

@@ -39,10 +39,10 @@ class _Round(NamedTuple):
 class ChatWindow:
     """Of one run of an agent."""
 
-    def __init__(self, words: Messages, taken: Sequence[str]) -> None:
-        """`taken`: names that the agent's own tools have."""
+    def __init__(self, words: Messages, tool_names: Sequence[str]) -> None:
+        """`tool_names`: names that the agent's own tools have."""
         self._words = words
-        self._name = _RECALL if _RECALL not in taken else f"{_RECALL}_result"
+        self._name = _RECALL if _RECALL not in tool_names else f"{_RECALL}_result"
         self._cuts: dict[str, str] = {}
         """Handle → what is left of the result."""
         self._texts: dict[str, str] = {}
@@ -81,14 +81,14 @@ class ChatWindow:
             parts = [*before, *self.parts(after)]
             if room is not None and rounds:
                 parts = self._take_out_oldest(packing, parts, after[rounds[-1].begin :], int(room * _SHARE))
-            left = len(rounds) - 1 - self._rounds_out
+            remaining = len(rounds) - 1 - self._rounds_out
             try:
-                packed = await packing.pack(parts, room, is_strict=left > 0)
+                packed = await packing.pack(parts, room, is_strict=remaining > 0)
                 break
             except BudgetError:
-                if left <= 0:
+                if remaining <= 0:
                     raise
-                self._rounds_out += (left + 1) // 2
+                self._rounds_out += (remaining + 1) // 2
         for part in packed:
             if part.handle is not None and part.entry.state != "kept":
                 text = "" if part.entry.state == "dropped" else part.entry.fragment.text
@@ -100,17 +100,19 @@ class ChatWindow:
     ) -> list[Part]:
         """The parts less the oldest results, as long as they have more tokens than `most`; those of the newest round
         stay."""
-        over, left = packing.count_parts(parts) - most, list(parts)
-        kept = {id(each) for each in newest}
+        over, remaining = packing.count_parts(parts) - most, list(parts)
+        newest_ids = {id(each) for each in newest}
         for number, part in enumerate(parts):
             fragment, state = part.entry.fragment, part.entry.state
             if over <= 0:
                 break
-            if part.handle is None or fragment.pinned or state == "dropped" or id(part.message) in kept:
+            if part.handle is None or fragment.pinned or state == "dropped" or id(part.message) in newest_ids:
                 continue
-            left[number] = part._replace(entry=part.entry._replace(state="dropped", why="to make room for newer ones"))
+            remaining[number] = part._replace(
+                entry=part.entry._replace(state="dropped", why="to make room for newer ones")
+            )
             over -= packing.count_text(fragment.text) - packing.count_text(part.handle(0))
-        return left
+        return remaining
 
     def _left_out(self, after: Sequence[Message]) -> int:
         """How many messages of the chat belong to rounds that are left out."""
@@ -125,11 +127,11 @@ class ChatWindow:
             return part._replace(
                 entry=part.entry._replace(fragment=fragment._replace(pinned=is_short), shares=True), handle=handle
             )
-        left = self._cuts[name]
-        state = "shortened" if left else "dropped"
+        text = self._cuts[name]
+        state = "shortened" if text else "dropped"
         return part._replace(
             entry=part.entry._replace(
-                fragment=fragment._replace(text=left), state=state, why="cut before", shares=True
+                fragment=fragment._replace(text=text), state=state, why="cut before", shares=True
             ),
             handle=handle,
         )
@@ -152,8 +154,8 @@ class ChatWindow:
         name, start = str(arguments.get("id", "")), arguments.get("start", 0)
         text = self._texts.get(name)
         if text is None:
-            known = f"r1 … r{len(self._texts)}"
-            return failed_result(self._words("tools.no_result", id=name, known=known))
+            ids = f"r1 … r{len(self._texts)}"
+            return failed_result(self._words("tools.no_result", id=name, known=ids))
         begin = start if isinstance(start, int) and 0 <= start < len(text) else 0
         piece = text[begin : begin + self._most_recalled]
         end = begin + len(piece)

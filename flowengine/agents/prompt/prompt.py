@@ -101,7 +101,7 @@ def generation_messages(
     Parts that are empty are left out; the input never is. `stable`: what of the context, from its beginning, is the
     same for other inputs; `shared`: what of the input is.
     """
-    asked = _join_parts(
+    question_text = _join_parts(
         [
             words("generation.context", text=context) if context else "",
             words("generation.previous", text="\n".join(history)) if history else "",
@@ -109,8 +109,8 @@ def generation_messages(
         ]
     )
     is_all_stable = stable.strip() == context.strip() and not history
-    end = is_all_stable and input_text.startswith(shared) and _end_of(shared.strip(), asked)
-    question = Message("user", asked, stable=end or _end_of(stable.strip(), asked))
+    end = is_all_stable and input_text.startswith(shared) and _end_of(shared.strip(), question_text)
+    question = Message("user", question_text, stable=end or _end_of(stable.strip(), question_text))
     return (*_system_message(system_message, instructions), *earlier, question)
 
 
@@ -141,11 +141,11 @@ def evaluation_messages(
     words: Messages, subject: Subject, instructions: str, criteria: Mapping[str, str]
 ) -> tuple[Message, ...]:
     """Role, instructions, criteria and scale; then the prompt and the text to judge."""
-    listed = "\n".join(f"- {name}: {text}" for name, text in criteria.items())
+    lines = "\n".join(f"- {name}: {text}" for name, text in criteria.items())
     system = _system_message(
         words("evaluation.role"),
         words("evaluation.instructions", text=instructions) if instructions else "",
-        words("evaluation.criteria", text=listed),
+        words("evaluation.criteria", text=lines),
         words("evaluation.scale"),
     )
     return (*system, _subject_message(words, "evaluation", subject))
@@ -155,11 +155,11 @@ def routing_messages(
     words: Messages, subject: Subject, instruction: str, routes: Mapping[str, str]
 ) -> tuple[Message, ...]:
     """Role, routing instruction, allowed routes and scale; then the previous generation's prompt and result."""
-    listed = "\n".join(f"- {label}: {text}" if text else f"- {label}" for label, text in routes.items())
+    lines = "\n".join(f"- {label}: {text}" if text else f"- {label}" for label, text in routes.items())
     system = _system_message(
         words("routing.role"),
         words("routing.instruction", text=instruction) if instruction else "",
-        words("routing.routes", text=listed),
+        words("routing.routes", text=lines),
         words("routing.scale"),
     )
     return (*system, _subject_message(words, "routing", subject))
@@ -180,8 +180,8 @@ def schema_text(schema: Mapping[str, Any]) -> str:
 
 def _subject_message(words: Messages, section: str, subject: Subject) -> Message:
     prompt = words(f"{section}.prompt", text=fence("prompt", subject.prompt)) if subject.prompt else ""
-    given = "" if subject.content is None else text_of(subject.content)
-    content = given if given.strip() else words(f"{section}.nothing")
+    answer = "" if subject.content is None else text_of(subject.content)
+    content = answer if answer.strip() else words(f"{section}.nothing")
     result = words(f"{section}.result", text=fence("result", content))
     text = _join_parts([prompt, result, words(f"{section}.task")])
     return Message("user", text, attachments=subject.attachments)

@@ -55,13 +55,13 @@ async def open_prompt_builder(
     words: Messages,
     gateway: Gateway,
     models: Models,
-    kept: Mapping[str, Any] | None,
+    values: Mapping[str, Any] | None,
     scope: RunScope | None,
     recorded: Sequence[Any],
     secrets: Secrets | None = None,
     names: Sequence[str] = (),
 ) -> PromptBuilder:
-    """The material of one run. `models`: those that its sources know by name. `kept`: what the ancestors of its node
+    """The material of one run. `models`: those that its sources know by name. `values`: what the ancestors of its node
     keep; None for an agent that stands alone. `recorded`: what an interrupted attempt of the node has told. `secrets`:
     what no text of a file may bring into a prompt. `names`: of the agent's tools.
     """
@@ -69,16 +69,16 @@ async def open_prompt_builder(
     if sources.skills is not None:
         from flowengine.agents.open_skills import open_skills  # Most agents have none.
 
-        skills = await open_skills(sources.skills, sources.sandbox, words.locale, gateway, kept or {}, scope)
-    memories = await load_provider_state(sources.providers, kept, gateway)
+        skills = await open_skills(sources.skills, sources.sandbox, words.locale, gateway, values or {}, scope)
+    memories = await load_provider_state(sources.providers, values, gateway)
     contexts = sources.contexts
-    if kept is not None and contexts is not None:
+    if values is not None and contexts is not None:
         contexts = contexts.fresh()
-        contexts.load(kept)
+        contexts.load(values)
     return PromptBuilder(
         *(sources.budget, memories, contexts, skills, agent, words, gateway, models, recorded, secrets),
         window=ChatWindow(words, [*names, *_tool_names(contexts)]),
-        is_run=kept is not None,
+        is_run=values is not None,
         is_plain=not sources.names() and sources.budget is None,
     )
 
@@ -127,7 +127,7 @@ class PromptBuilder:
     def __post_init__(self) -> None:
         contexts = self.contexts if self.is_run else None
         self._changes = None if contexts is None else ContextChanges(contexts, self.recorded)
-        self._begun = data_of(self.contexts) if self.is_run else {}
+        self._data_before = data_of(self.contexts) if self.is_run else {}
 
     # --- prompts
 
@@ -136,16 +136,16 @@ class PromptBuilder:
         self._query = question.input_text
         self._packing = Packing(caller, self.words, self.budget, is_quiet=self.is_plain)
         context = [Part(PartPlace.CONTEXT, each) for each in await self._gather_entries()]
-        listed, loaded = ([], []) if self.skills is None else await self.skills.parts(self._query)
+        listing, loaded = ([], []) if self.skills is None else await self.skills.parts(self._query)
         loaded = [self._hide_secrets(each) for each in loaded]
-        parts = question.parts(listed, [*context, *loaded, *await self._render_contexts()])
+        parts = question.parts(listing, [*context, *loaded, *await self._render_contexts()])
         whole = assemble_messages(self.words, parts)
         parts = await self._packing.pack(parts, self._find_room(whole, caller.loop().schemas))
         self._attachments, self._shared = question.attachments, question.shared
         messages = assemble_messages(self.words, parts, self._shared)
         if question.attachments:
             messages = attach_files(messages, question.attachments)
-        self._asked = messages[-1]
+        self._question = messages[-1]
         self._parts = _movable(parts)
         return messages
 
@@ -156,33 +156,33 @@ class PromptBuilder:
             rendered = await self._render_contexts()
             self._parts = [*(each for each in self._parts if each.place is not PartPlace.TYPED), *rendered]
             self._is_stale, self._is_changed = False, True
-        if self._asked not in messages:
+        if self._question not in messages:
             return messages
         room = self._find_room(messages, [*request.tools, request.response_schema])
         if not (self._is_changed or self.window.is_cut or self._packing.exceeds(messages, room)):
             return messages
-        at = len(messages) - 1 - messages[::-1].index(self._asked)  # The chat before may hold an equal one.
+        at = len(messages) - 1 - messages[::-1].index(self._question)  # The chat before may hold an equal one.
         before, after = [*fixed_parts(messages[:at]), *self._parts], messages[at + 1 :]
-        shown = assemble_messages(self.words, [*before, *self.window.parts(after)], self._shared)
-        if self._packing.exceeds(shown, room):
+        messages_shown = assemble_messages(self.words, [*before, *self.window.parts(after)], self._shared)
+        if self._packing.exceeds(messages_shown, room):
             parts = await self.window.shrink(self._packing, before, after, room)
             self._parts, self._is_changed = _movable(parts), True
-            shown = assemble_messages(self.words, parts, self._shared)
-        behind = len(shown) - at - 1
-        return attach_files(shown, self._attachments, behind) if self._attachments else shown
+            messages_shown = assemble_messages(self.words, parts, self._shared)
+        behind = len(messages_shown) - at - 1
+        return attach_files(messages_shown, self._attachments, behind) if self._attachments else messages_shown
 
     def _find_room(self, messages: Sequence[Message], schemas: Iterable[Any]) -> int | None:
         """The room beside the schemas of tools and answers, and of the tool that is offered once something is taken
         out."""
-        given = [each for each in schemas if each]
-        more = (each.schema() for each in self.window.tools.tools if given)
-        return self._packing.find_room(messages, [*given, *more])
+        present_schemas = [each for each in schemas if each]
+        more = (each.schema() for each in self.window.tools.tools if present_schemas)
+        return self._packing.find_room(messages, [*present_schemas, *more])
 
     async def _gather_entries(self) -> list[PackedEntry]:
         """Gathers the providers' entries, or takes those recorded by an interrupted attempt of the node."""
-        known = next((each for each in self.recorded if type(each) is ContextGathered), None)
-        if known is not None:
-            return entries_of(known)
+        record = next((each for each in self.recorded if type(each) is ContextGathered), None)
+        if record is not None:
+            return entries_of(record)
         providers, note = self.memories.providers, self.gateway.note
         facts: dict[str, Any] = {"agent_name": self.agent, "locale": self.words.locale, "models": self.models}
         entries = await gather(providers, self._query, note, self.secrets, gateway=self.gateway, **facts)
@@ -208,9 +208,9 @@ class PromptBuilder:
     def tool_sets(self) -> Sequence[ToolSet]:
         """The contexts' tools, as they are now, those of skills, and the one that gives back what was taken out."""
         sets = [] if self.contexts is None else self.contexts.tool_sets()
-        brought = sets if self._changes is None else self._changes.wrap_sets(sets)
+        context_sets = sets if self._changes is None else self._changes.wrap_sets(sets)
         skills = () if self.skills is None else (self.skills.tools,)
-        return (*brought, *skills, *((self.window.tools,) if self.window.is_cut else ()))
+        return (*context_sets, *skills, *((self.window.tools,) if self.window.is_cut else ()))
 
     def begin_round(self, calls: Iterable[tuple[Tool, Mapping[str, Any]]]) -> None:
         if self._changes is not None:
@@ -239,10 +239,10 @@ class PromptBuilder:
         interaction = await self._tell(input_text, text_of(result.content), result.success, result.metadata)
         if not self.is_run:
             return None
-        kept = kept_changes(self.contexts, self._begun)
+        values = kept_changes(self.contexts, self._data_before)
         if self.skills is not None and self.skills.loaded:
-            kept["skills"] = list(self.skills.loaded)
-        return (kept | await self.memories.collect_kept(interaction)) or None
+            values["skills"] = list(self.skills.loaded)
+        return (values | await self.memories.collect_kept(interaction)) or None
 
     async def tell_failure(self, input_text: str, error: RunError) -> None:
         """Tell the providers that there is no answer; what a guardrail refused is not told."""

@@ -218,11 +218,11 @@ def _text_and_handle(part: Part) -> str:
     text, state = part.entry.fragment.text, part.entry.state
     if state == "kept":
         return text
-    left = "" if state == "dropped" else text
+    remainder = "" if state == "dropped" else text
     if part.handle is None:
-        return left or MARK
-    handle = part.handle(len(left.removesuffix(MARK).rstrip()))
-    return f"{left}\n{handle}" if left else handle
+        return remainder or MARK
+    handle = part.handle(len(remainder.removesuffix(MARK).rstrip()))
+    return f"{remainder}\n{handle}" if remainder else handle
 
 
 # --- Token budget where none is set
@@ -241,8 +241,8 @@ def find_token_budget(model: Model, max_tokens: int | None) -> int | None:
     `max_tokens` is the answer's bound; without one the longest answer counts, up to a quarter of the window.
     """
     rooms = [_tokens_left(each, max_tokens) for each in innermost_models(model)]
-    known = [each for each in rooms if each is not None]
-    return min(known) if known and len(known) == len(rooms) else None
+    windows = [each for each in rooms if each is not None]
+    return min(windows) if windows and len(windows) == len(rooms) else None
 
 
 def _tokens_left(model: Model, max_tokens: int | None) -> int | None:
@@ -272,7 +272,7 @@ class Packing:
         self._window = find_token_budget(caller.model, caller.settings.max_tokens)
         self._is_quiet = is_quiet
         self._counts: dict[str, int] = {}
-        self._told: Receipt | None = None
+        self._last_receipt: Receipt | None = None
 
     def find_room(self, messages: Iterable[Message], schemas: Iterable[Any]) -> int | None:
         """Tokens that messages may have beside the schemas that are sent with them; None: any number.
@@ -288,8 +288,8 @@ class Packing:
     def _room_beside(self, tokens: int) -> int | None:
         if self._window is None:
             return self._asked_for
-        left = max(self._window - tokens, 1)
-        return left if self._asked_for is None else min(left, self._asked_for)
+        room = max(self._window - tokens, 1)
+        return room if self._asked_for is None else min(room, self._asked_for)
 
     async def pack(self, parts: Sequence[Part], room: int | None, *, is_strict: bool = False) -> list[Part]:
         """The parts with what became of each; noted, unless that is what was noted last.
@@ -304,8 +304,10 @@ class Packing:
             over = f"the prompt's fixed parts have {packed.tokens:,} tokens, more than the {room:,} that the"
             await self._gateway.note(Notice(f"{over} model seems to have room for"))
         receipt = receipt_of(packed)
-        if receipt != self._told and not (self._is_quiet and all(each.state == "kept" for each in packed.entries)):
-            self._told = receipt
+        if receipt != self._last_receipt and not (
+            self._is_quiet and all(each.state == "kept" for each in packed.entries)
+        ):
+            self._last_receipt = receipt
             await self._gateway.note(receipt)
         return [part._replace(entry=entry) for part, entry in zip(parts, packed.entries, strict=True)]
 
@@ -334,11 +336,11 @@ class Packing:
             return make(error.least)
 
     def _measure(self, parts: Sequence[Part], entries: Sequence[PackedEntry], count: Callable[[str], int]) -> int:
-        chosen = (part._replace(entry=entry) for part, entry in zip(parts, entries, strict=True))
-        return tokens_of(assemble_messages(self._words, chosen), count)
+        packed_parts = (part._replace(entry=entry) for part, entry in zip(parts, entries, strict=True))
+        return tokens_of(assemble_messages(self._words, packed_parts), count)
 
     def _count(self, text: str) -> int:
-        known = self._counts.get(text)
-        if known is None:
-            known = self._counts[text] = count_tokens(text, self._model)
-        return known
+        tokens = self._counts.get(text)
+        if tokens is None:
+            tokens = self._counts[text] = count_tokens(text, self._model)
+        return tokens

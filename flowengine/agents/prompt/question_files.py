@@ -37,15 +37,15 @@ def files_of(value: Any) -> tuple[FileValue, ...]:
         return (value,)
     if isinstance(value, list | tuple):
         return tuple(file for each in cast("list[Any]", value) for file in files_of(each))
-    found = describe_value(value)
-    raise RunError(f"`attach` takes files, found {found}: give an input of type `file`, or what is bytes")
+    description = describe_value(value)
+    raise RunError(f"`attach` takes files, found {description}: give an input of type `file`, or what is bytes")
 
 
-async def open_files(given: Sequence[Any]) -> tuple[FileValue, ...]:
+async def open_files(values: Sequence[Any]) -> tuple[FileValue, ...]:
     """Files for an agent that stands alone: paths, bytes, and files of runs; nothing is stored."""
     keeper = FileKeeper(None, "", FileRules())
     try:
-        return files_of([await keeper.take(each) for each in given])
+        return files_of([await keeper.take(each) for each in values])
     except RefusedFileError as error:
         raise RunError(f"`attach`: {error}") from error
 
@@ -54,8 +54,8 @@ def check_files(model: Model, files: Iterable[FileValue]) -> None:
     """`ModelConfigError` for an image and a model that may answer and is known to take none."""
     images = [each.name for each in files if attachment_kind(each.media_type) == "image"]
     for each in innermost_models(model) if images else ():
-        said = None if (definition := definition_of(each)) is None else definition.images
-        if (listed_vision(each.provider, each.name) if said is None else said) is False:
+        takes_images = None if (definition := definition_of(each)) is None else definition.images
+        if (listed_vision(each.provider, each.name) if takes_images is None else takes_images) is False:
             raise ModelConfigError(f"model '{each.provider}/{each.name}' takes no images, and '{images[0]}' is one")
 
 

@@ -71,8 +71,8 @@ class FtsRetriever:
     async def synchronise(
         self, source: str, added: Sequence[Document], removed: Sequence[str] = (), *, is_all: bool = False
     ) -> None:
-        rows, gone = [_to_row(each, source) for each in added], [_make_key(id, source) for id in removed]
-        await self._change(rows, gone, source if is_all else None)
+        rows, keys = [_to_row(each, source) for each in added], [_make_key(id, source) for id in removed]
+        await self._change(rows, keys, source if is_all else None)
 
     async def search(self, query: str, limit: int = 5, where: Mapping[str, Any] | None = None) -> Sequence[Hit]:
         match = await to_thread.run_sync(match_any, query)  # A query may be a whole document.
@@ -81,11 +81,11 @@ class FtsRetriever:
         vector = await self._vector(query)
         if vector is None and not match:
             return []
-        asked = _Search(
+        search = _Search(
             *(match, vector, "" if self._embed is None else self._embed.name, min(limit, _MOST_HITS)),
             *_make_condition(where or {}),
         )
-        return await self._database.read(partial(_search, asked=asked))
+        return await self._database.read(partial(_search, search=search))
 
     def close(self) -> None:
         """Let go of the file; a retriever that is used again opens it again."""
@@ -109,21 +109,23 @@ class FtsRetriever:
 
     @staticmethod
     async def _make_vectors(embed: Embedder, texts: Sequence[str]) -> Sequence[Sequence[float]]:
-        made = await embed.embed(texts)
-        if len(made) != len(texts):
-            raise OutputError(f"it gave {len(made)} vectors for {len(texts)} texts")
-        return made
+        embeddings = await embed.embed(texts)
+        if len(embeddings) != len(texts):
+            raise OutputError(f"it gave {len(embeddings)} vectors for {len(texts)} texts")
+        return embeddings
 
     async def _embed_missing(self, embed: Embedder) -> None:
         """One call at a time: others that come meanwhile would have the same texts embedded once more."""
         async with self._embedding.take():
             while pending := await self._database.read(partial(vectors.missing, model=embed.name, most=_BATCH_SIZE)):
                 try:
-                    made = await self._make_vectors(embed, [text for _, text in pending])
+                    embeddings = await self._make_vectors(embed, [text for _, text in pending])
                 except Exception as error:  # As above.
                     _logger.warning("documents wait for vectors, for the embedder '%s' failed: %s", embed.name, error)
                     return
-                await self._database.write(partial(_store_vectors, model=embed.name, pending=pending, made=made))
+                await self._database.write(
+                    partial(_store_vectors, model=embed.name, pending=pending, embeddings=embeddings)
+                )
 
 
 # --- Inside a transaction
@@ -172,79 +174,84 @@ def _apply_change(
 
     Texts that only moved keep their vectors: these are looked through at the end.
     """
-    left = {hash for row in rows for hash in _put_document(connection, row)}
-    gone = set(removed)
+    orphans = {hash for row in rows for hash in _put_document(connection, row)}
+    stale = set(removed)
     if all_of is not None:
-        known = connection.execute("SELECT id FROM documents WHERE source = ?", (all_of,)).fetchall()
-        gone |= {id for (id,) in known} - {row.id for row in rows}
-    left.update(hash for id in gone for hash in _remove_document(connection, id))
-    vectors.forget(connection, left)
+        present = connection.execute("SELECT id FROM documents WHERE source = ?", (all_of,)).fetchall()
+        stale |= {id for (id,) in present} - {row.id for row in rows}
+    orphans.update(hash for id in stale for hash in _remove_document(connection, id))
+    vectors.forget(connection, orphans)
 
 
 def _put_document(connection: sqlite3.Connection, row: _Row) -> list[bytes]:
     """Have a document be so; the digest of the text that it had, if that was another."""
-    found = connection.execute("SELECT hash FROM documents WHERE id = ?", (row.id,)).fetchone()
-    if found is not None and found[0] == row.hash:
+    row_before = connection.execute("SELECT hash FROM documents WHERE id = ?", (row.id,)).fetchone()
+    if row_before is not None and row_before[0] == row.hash:
         values = (row.metadata, row.source, row.id)
         connection.execute("UPDATE documents SET metadata = ?, source = ? WHERE id = ?", values)
         return []
-    left = _remove_document(connection, row.id)
+    orphans = _remove_document(connection, row.id)
     added = connection.execute("INSERT INTO documents (id, text, metadata, source, hash) VALUES (?, ?, ?, ?, ?)", row)
     connection.execute("INSERT INTO words (rowid, terms) VALUES (?, ?)", (added.lastrowid, to_index_text(row.text)))
-    return left
+    return orphans
 
 
 def _remove_document(connection: sqlite3.Connection, id: str) -> list[bytes]:
     """Take a document out; the digest of its text, if there was one."""
-    found = connection.execute("SELECT row, text, hash FROM documents WHERE id = ?", (id,)).fetchone()
-    if found is None:
+    document = connection.execute("SELECT row, text, hash FROM documents WHERE id = ?", (id,)).fetchone()
+    if document is None:
         return []
-    row, text, hash = found
+    row, text, hash = document
     connection.execute("INSERT INTO words (words, rowid, terms) VALUES ('delete', ?, ?)", (row, to_index_text(text)))
     connection.execute("DELETE FROM documents WHERE row = ?", (row,))
     return [hash]
 
 
 def _store_vectors(
-    connection: sqlite3.Connection, model: str, pending: Sequence[tuple[bytes, str]], made: Sequence[Sequence[float]]
+    connection: sqlite3.Connection,
+    model: str,
+    pending: Sequence[tuple[bytes, str]],
+    embeddings: Sequence[Sequence[float]],
 ) -> None:
-    for (hash, _), vector in zip(pending, made, strict=True):
+    for (hash, _), vector in zip(pending, embeddings, strict=True):
         vectors.store(connection, model, hash, vector)
 
 
-def _search(connection: sqlite3.Connection, asked: _Search) -> list[Hit]:
-    words = _search_words(connection, asked)
+def _search(connection: sqlite3.Connection, search: _Search) -> list[Hit]:
+    words = _search_words(connection, search)
     scores = words
-    if asked.vector is not None:
-        pool = max(_POOL_SIZE, asked.limit)
-        near = vectors.nearest(connection, asked.model, asked.vector, pool, asked.condition, asked.values)
+    if search.vector is not None:
+        pool = max(_POOL_SIZE, search.limit)
+        near = vectors.nearest(connection, search.model, search.vector, pool, search.condition, search.values)
         scores = fuse_rankings([Ranking(list(words)), Ranking(near)])
     details = "SELECT id, source, text, metadata FROM documents WHERE row = ?"
-    best = list(scores.items())[: asked.limit]
-    found = ((connection.execute(details, (row,)).fetchone(), score) for row, score in best)
+    best = list(scores.items())[: search.limit]
+    matches = ((connection.execute(details, (row,)).fetchone(), score) for row, score in best)
     return [
         Hit(id.removeprefix(_make_key("", source)), text, score, json.loads(metadata))
-        for (id, source, text, metadata), score in found
+        for (id, source, text, metadata), score in matches
     ]
 
 
-def _search_words(connection: sqlite3.Connection, asked: _Search) -> dict[int, float]:
+def _search_words(connection: sqlite3.Connection, search: _Search) -> dict[int, float]:
     """Row → score by BM25, best first, the best being 1.0."""
-    if not asked.match:
+    if not search.match:
         return {}
-    found = connection.execute(
+    matches = connection.execute(
         "SELECT documents.row, -bm25(words) AS score FROM words JOIN documents ON documents.row = words.rowid "
-        f"WHERE words MATCH ? AND {asked.condition} ORDER BY score DESC, documents.row LIMIT ?",
-        (asked.match, *asked.values, max(_POOL_SIZE, asked.limit)),
+        f"WHERE words MATCH ? AND {search.condition} ORDER BY score DESC, documents.row LIMIT ?",
+        (search.match, *search.values, max(_POOL_SIZE, search.limit)),
     ).fetchall()
-    return {row: score / found[0][1] for row, score in found}
+    return {row: score / matches[0][1] for row, score in matches}
 
 
 def _make_condition(where: Mapping[str, Any]) -> tuple[str, list[object]]:
     """The documents whose metadata have certain values, as SQL and its values. No name or value is part of the SQL."""
     conditions, values = ["1"], list[object]()
-    for name, wanted in where.items():
-        allowed: list[Any] = list(cast("list[Any]", wanted)) if isinstance(wanted, list | tuple | set) else [wanted]
+    for name, allowed_value in where.items():
+        allowed: list[Any] = (
+            list(cast("list[Any]", allowed_value)) if isinstance(allowed_value, list | tuple | set) else [allowed_value]
+        )
         odd = next((each for each in allowed if not _is_plain(each)), None)
         if odd is not None:
             raise InputError(

@@ -107,10 +107,10 @@ def fuse_rankings(rankings: Iterable[Ranking[K]], damping: int = _DAMPING) -> di
     >>> list(fuse_rankings([Ranking("abc"), Ranking("bda")]))
     ['b', 'a', 'd', 'c']
     """
-    given = list(rankings)
-    best = sum(each.weight / (damping + 1) for each in given)
+    ranking_list = list(rankings)
+    best = sum(each.weight / (damping + 1) for each in ranking_list)
     scores: dict[K, float] = {}
-    for ranking in given:
+    for ranking in ranking_list:
         for place, key in enumerate(ranking.keys, 1):
             scores[key] = scores.get(key, 0.0) + ranking.weight / (damping + place)
     ordered = sorted(scores.items(), key=lambda pair: -pair[1])

@@ -84,15 +84,15 @@ def terms(text: str) -> list[str]:
     >>> terms("Tea🍵👍🏽 in 🇯🇵")
     ['tea', '🍵', '👍', 'in', '🇯🇵']
     """
-    found: list[str] = []
+    words: list[str] = []
     if text.isascii():
         for word in _ASCII_WORD.findall(text):
-            found += _split_word(word)
-        return found
+            words += _split_word(word)
+        return words
     for match in _patterns().word.finditer(unicodedata.normalize("NFKC", text)):
         word = match[0]
-        found += _split_word(word) if match[1] is None else _split_pairs(word)
-    return found
+        words += _split_word(word) if match[1] is None else _split_pairs(word)
+    return words
 
 
 def drop_surrogates(text: str) -> str:
@@ -125,9 +125,9 @@ def asked_terms(query: str, *, is_stemmed: bool = True) -> list[str]:
     >>> asked_terms("How are the orders counted?"), asked_terms("who are you")
     (['order', 'count'], ['who', 'are', 'you'])
     """
-    found = dict.fromkeys(terms(query))
-    subject = [term for term in found if term not in _COMMON]
-    return list(dict.fromkeys(map(stem, subject or found))) if is_stemmed else subject or list(found)
+    all_terms = dict.fromkeys(terms(query))
+    subject = [term for term in all_terms if term not in _COMMON]
+    return list(dict.fromkeys(map(stem, subject or all_terms))) if is_stemmed else subject or list(all_terms)
 
 
 def stems(text: str) -> list[str]:
@@ -179,8 +179,8 @@ def _split_word(word: str) -> tuple[str, ...]:
     """A word, or the parts of an identifier and the whole of it without underscores."""
     if word.islower() and word.isalpha():
         return (word.casefold(),)
-    found = _PARTS.findall(word) if word.isascii() else word.split("_")
-    parts = [part.casefold() for part in found if part]
+    pieces = _PARTS.findall(word) if word.isascii() else word.split("_")
+    parts = [part.casefold() for part in pieces if part]
     return (*parts, "".join(parts)) if len(parts) > 1 else tuple(parts)
 
 
@@ -219,9 +219,9 @@ def subject_terms(question: str) -> list[str]:
     plain = re.sub(_PARTICLE, " ", re.sub(_KOREAN, " ", plain))
     if not _KANA.search(plain):
         return asked_terms(re.sub(_CHINESE, " ", plain)) or asked_terms(question)
-    found = asked_terms(_HIRAGANA.sub(" ", plain))
+    subject = asked_terms(_HIRAGANA.sub(" ", plain))
     # Characters that stand alone between kana are mostly the stems of verbs.
-    return [term for term in found if not is_one_spaceless(term)] or found or asked_terms(question)
+    return [term for term in subject if not is_one_spaceless(term)] or subject or asked_terms(question)
 
 
 class Holding:
@@ -234,9 +234,9 @@ class Holding:
     def __init__(self, text: str) -> None:
         self._text = text
 
-    def share(self, asked: Collection[str]) -> float:
+    def share(self, terms: Collection[str]) -> float:
         """Returns the share of the required items that is present; 0.0 if none is required."""
-        return sum(map(self._holds, asked)) / len(asked) if asked else 0.0
+        return sum(map(self._holds, terms)) / len(terms) if terms else 0.0
 
     def _holds(self, term: str) -> bool:
         return term in self._plain if is_one_spaceless(term) else term in self._terms
@@ -274,7 +274,7 @@ def match_any(query: str, columns: Sequence[str] = ()) -> str:
     >>> match_any('Orders AND "茶"', ["name"])
     '{name}: ("order" OR "茶"*)'
     """
-    asked = asked_terms(query)
-    chosen = dict.fromkeys((*asked[:_MOST], *asked[-_MOST:]))
-    quoted = " OR ".join(f'"{term}"*' if is_one_spaceless(term) else f'"{term}"' for term in chosen)
+    query_terms = asked_terms(query)
+    ends = dict.fromkeys((*query_terms[:_MOST], *query_terms[-_MOST:]))
+    quoted = " OR ".join(f'"{term}"*' if is_one_spaceless(term) else f'"{term}"' for term in ends)
     return f"{{{' '.join(columns)}}}: ({quoted})" if quoted and columns else quoted

@@ -77,11 +77,11 @@ def nearest(
     if unit is None:
         return []
     signs, size = _pack_signs(unit), 4 * len(unit)
-    asked = int.from_bytes(signs, "little")
+    query_bits = int.from_bytes(signs, "little")
     of_model = f"vectors JOIN documents USING (hash) WHERE model = ? AND length(vector) = {size} AND {condition}"
     rows = connection.execute(f"SELECT row, signs FROM {of_model} ORDER BY row", (model, *values)).fetchall()
     if len(rows) > _MAX_EXACT:
-        differing = ((int.from_bytes(each, "little") ^ asked).bit_count() for _, each in rows)
+        differing = ((int.from_bytes(each, "little") ^ query_bits).bit_count() for _, each in rows)
         rows = [row for _, row in nsmallest(_MAX_EXACT, zip(differing, rows, strict=True), key=itemgetter(0))]
     closeness = [(_cosine_of(unit, _read_vector(connection, model, row)), row) for row, _ in rows]
     return [row for _, row in nlargest(limit, closeness, key=itemgetter(0))]

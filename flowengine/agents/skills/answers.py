@@ -101,13 +101,13 @@ def _list_some(skills: Sequence[Skill], lines: Sequence[str], names: str, words:
 def _list_names(skills: Sequence[Skill], words: Messages, budget: int) -> str:
     """The names as one line, as many as fit; how many are left out is said."""
     sizes = [count_tokens(f", {each.name}") for each in skills]
-    held, used = 0, 20
-    while held < len(skills) and used + sizes[held] <= budget:
-        used += sizes[held]
-        held += 1
-    names = [each.name for each in skills[:held]]
-    if held < len(skills):
-        names.append(words("catalogue.more", count=len(skills) - held))
+    count, used = 0, 20
+    while count < len(skills) and used + sizes[count] <= budget:
+        used += sizes[count]
+        count += 1
+    names = [each.name for each in skills[:count]]
+    if count < len(skills):
+        names.append(words("catalogue.more", count=len(skills) - count))
     return words("catalogue.names", names=", ".join(names))
 
 
@@ -145,10 +145,10 @@ class Answers:
 
     def output(self, outcome: Outcome, limits: ScriptLimits) -> str:
         """Formats a script's output, and how it ended."""
-        told = [(self._words("results.stdout"), "output", outcome.stdout)]
-        told.append((self._words("results.stderr"), "messages", outcome.stderr))
-        said = [f"{title}\n{fence(tag, text.strip())}" for title, tag, text in told if text.strip()]
-        return "\n\n".join([self._ending(outcome, limits), *(said or [self._words("results.silent")])])
+        streams = [(self._words("results.stdout"), "output", outcome.stdout)]
+        streams.append((self._words("results.stderr"), "messages", outcome.stderr))
+        sections = [f"{title}\n{fence(tag, text.strip())}" for title, tag, text in streams if text.strip()]
+        return "\n\n".join([self._ending(outcome, limits), *(sections or [self._words("results.silent")])])
 
     def _ending(self, outcome: Outcome, limits: ScriptLimits) -> str:
         if outcome.ending == "time":

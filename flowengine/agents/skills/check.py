@@ -30,10 +30,10 @@ _MAX_ENTRIES: Final = 20_000
 
 def check(store: SkillStore) -> tuple[Diagnostic, ...]:
     """Everything that is irregular: what `store.diagnostics()` tells, and what a closer look does; by file and line."""
-    found = [*store.diagnostics()]
+    diagnostics = [*store.diagnostics()]
     for skill in store.skills():
-        found += [*_check_folder(skill), *_check_links(store, skill)]
-    return tuple(sorted(found, key=lambda each: (each.file or "", each.line or 0, each.code)))
+        diagnostics += [*_check_folder(skill), *_check_links(store, skill)]
+    return tuple(sorted(diagnostics, key=lambda each: (each.file or "", each.line or 0, each.code)))
 
 
 def _check_folder(skill: Skill) -> Iterator[Diagnostic]:
@@ -80,7 +80,7 @@ def _check_links(store: SkillStore, skill: Skill) -> Iterator[Diagnostic]:
         yield make_irregularity("SK106", f"the file cannot be read: {error.strerror}", skill.file)
         return
     plain = _CODE_BLOCK.sub("", body)
-    for target in dict.fromkeys(found[1] for found in _LINK.finditer(plain)):
+    for target in dict.fromkeys(link[1] for link in _LINK.finditer(plain)):
         if _FOREIGN_LINK.match(target) or "{" in target:
             continue
         try:
@@ -89,5 +89,5 @@ def _check_links(store: SkillStore, skill: Skill) -> Iterator[Diagnostic]:
             outside = refused.key.endswith("outside")
             if not outside and os.path.isdir(skill.folder / unquote(target)):
                 continue
-            said = "leads out of the skill's folder" if outside else "is not there"
-            yield make_irregularity("SK403" if outside else "SK406", f"the file '{target:.100}' {said}", skill.file)
+            problem = "leads out of the skill's folder" if outside else "is not there"
+            yield make_irregularity("SK403" if outside else "SK406", f"the file '{target:.100}' {problem}", skill.file)

@@ -40,7 +40,7 @@ class SkillScope:
     """Of one run, or of one agent that stands alone."""
 
     def __init__(self) -> None:
-        self._held: dict[Hashable, LoadedText] = {}
+        self._texts: dict[Hashable, LoadedText] = {}
         self._outlines: dict[Hashable, tuple[str, Outline]] = {}
         self._noticed: set[str] = set()
 
@@ -51,10 +51,10 @@ class SkillScope:
 
     async def take(self, key: Hashable, loaded: LoadedText, skill: str, level: int, note: Note | None) -> None:
         """Keep what was loaded. It is told where this run had not loaded it, or not in this version."""
-        held = self._held.get(key)
-        if held is not None and held.text == loaded.text:
+        cached = self._texts.get(key)
+        if cached is not None and cached.text == loaded.text:
             return
-        self._held[key] = loaded
+        self._texts[key] = loaded
         if note is not None:
             await note(SkillLoad(skill, level, loaded.tokens, loaded.seconds, loaded.memory))
 
@@ -66,11 +66,11 @@ class SkillScope:
 
     def outline(self, key: Hashable, text: str) -> Outline:
         """The outline of a text, made once."""
-        known = self._outlines.get(key)
-        if known is None or known[0] != text:
-            known = (text, make_outline(text))
-            self._outlines[key] = known
-        return known[1]
+        cached = self._outlines.get(key)
+        if cached is None or cached[0] != text:
+            cached = (text, make_outline(text))
+            self._outlines[key] = cached
+        return cached[1]
 
 
 SkillChoice: TypeAlias = "str | PathLike[str] | SkillStore | Iterable[str | PathLike[str]]"
@@ -156,14 +156,14 @@ class SkillAccess:
 
         `loaded`: skills that the agent's ancestors have loaded; their bodies come after the list, and may be dropped.
         """
-        begun = time.perf_counter()
+        start = time.perf_counter()
         skills = await self._skills()
         if not skills:
             return ()
         whole = does_fit(skills, self._words, self._budget)
         best = [] if whole else await self.store.index.rank_skills(skills, query, _MAX_DESCRIBED)
         listing = make_listing(skills, best, self._words, self._budget)
-        await self._tell(("list", listing.text), "*", 1, listing.text, begun)
+        await self._tell(("list", listing.text), "*", 1, listing.text, start)
         first = Fragment(listing.text, "skills", listing.tokens, pinned=True, label="list")
         return (first, *[await self._fragment(each) for each in skills if each.name in loaded])
 
@@ -178,27 +178,27 @@ class SkillAccess:
 
     async def load_skill(self, name: str) -> str:
         """Level 2: a skill's body, and its files by name."""
-        begun = time.perf_counter()
+        start = time.perf_counter()
         skill = await self._skill(name)
         body = await to_thread.run_sync(self.store.body, skill)
         files = await to_thread.run_sync(list_files, skill) if skill.has_files else []
         answer = self._answers.body(body.text, await self._outline(skill, "", body), files)
-        await self._tell((skill.file, ""), skill.name, 2, answer, begun)
+        await self._tell((skill.file, ""), skill.name, 2, answer, start)
         if skill.name not in self.loaded:
             self.loaded.append(skill.name)
         return answer
 
     async def read_skill_section(self, name: str, section: str, path: str = "") -> str:
         """A section of a long body, or of a long file."""
-        begun = time.perf_counter()
+        start = time.perf_counter()
         skill = await self._skill(name)
         text = await self._read(skill, path) if path else await to_thread.run_sync(self.store.body, skill)
         outline = await to_thread.run_sync(self._scope.outline, (skill.file, path), text.text)
-        found = outline.find(section)
-        if found is None:
+        part = outline.find(section)
+        if part is None:
             raise RefusedError("section", section=section[:100], lines=self._answers.sections(outline))
-        answer = self._answers.section(outline, found)
-        await self._tell((skill.file, path, found.number), skill.name, 3 if path else 2, answer, begun)
+        answer = self._answers.section(outline, part)
+        await self._tell((skill.file, path, part.number), skill.name, 3 if path else 2, answer, start)
         return answer
 
     async def search_skills(self, query: str) -> str:
@@ -207,44 +207,44 @@ class SkillAccess:
 
     async def read_skill_file(self, name: str, path: str) -> str:
         """Level 3: the text of a file that is no script."""
-        begun = time.perf_counter()
+        start = time.perf_counter()
         skill = await self._skill(name)
         text = await self._read(skill, path)
         answer = self._answers.file(text.text, await self._outline(skill, path, text))
-        await self._tell((skill.file, path), skill.name, 3, answer, begun)
+        await self._tell((skill.file, path), skill.name, 3, answer, start)
         return answer
 
     async def run_skill_script(self, name: str, path: str, arguments: list[str] | None = None, stdin: str = "") -> str:
         """Level 3: the output of a script."""
-        begun = time.perf_counter()
+        start = time.perf_counter()
         skill = await self._skill(name)
-        found = await to_thread.run_sync(resolve_path, skill, path)
-        outcome = await self._sandbox.run(skill.folder, relative_path(found, skill), arguments or [], stdin)
+        file = await to_thread.run_sync(resolve_path, skill, path)
+        outcome = await self._sandbox.run(skill.folder, relative_path(file, skill), arguments or [], stdin)
         answer = self._answers.output(outcome, self._sandbox.limits)
-        await self._tell(("script", skill.file, path, begun), skill.name, 3, answer, begun)
+        await self._tell(("script", skill.file, path, start), skill.name, 3, answer, start)
         return answer
 
     # --- behind them ------------------------------------------------------------------------------
 
     async def _skills(self) -> tuple[Skill, ...]:
         """All skills. What is left out is told once a run; where the store is strict it is an error."""
-        found = await to_thread.run_sync(self.store.look)
-        errors = [str(each) for each in found.diagnostics if each.severity == "error"]
+        state = await to_thread.run_sync(self.store.look)
+        errors = [str(each) for each in state.diagnostics if each.severity == "error"]
         if errors and self.store.strict:
             raise DefinitionError("skills break the specification:\n" + "\n".join(errors))
         for each in errors:
             await self._scope.notice(f"a skill was left out: {each}", self._note)
-        return found.skills
+        return state.skills
 
     async def _skill(self, name: str) -> Skill:
-        found = await to_thread.run_sync(self.store.find, name)
-        if found is None:
+        skill = await to_thread.run_sync(self.store.find, name)
+        if skill is None:
             raise RefusedError("skill", name=name[:100], hint=await to_thread.run_sync(self.store.hint, name[:100]))
-        return found
+        return skill
 
     async def _read(self, skill: Skill, path: str) -> LoadedText:
-        found = await to_thread.run_sync(resolve_path, skill, path)
-        if is_script(relative_path(found, skill)):
+        file = await to_thread.run_sync(resolve_path, skill, path)
+        if is_script(relative_path(file, skill)):
             raise RefusedError("script_text", path=path[:200])
         return await to_thread.run_sync(self.store.file, skill, path)
 
@@ -255,15 +255,15 @@ class SkillAccess:
 
     async def _fragment(self, skill: Skill) -> Fragment:
         """A body that the run has loaded already, for another of its agents."""
-        begun = time.perf_counter()
+        start = time.perf_counter()
         body = await to_thread.run_sync(self.store.body, skill)
         answer = self._answers.body(body.text, await self._outline(skill, "", body), [])
-        await self._tell((skill.file, "again"), skill.name, 2, answer, begun)
+        await self._tell((skill.file, "again"), skill.name, 2, answer, start)
         return Fragment(answer, "skills", count_tokens(answer), label=skill.name)
 
-    async def _tell(self, key: tuple[object, ...], skill: str, level: int, answer: str, begun: float) -> None:
-        taken = LoadedText(answer, count_tokens(answer), time.perf_counter() - begun, sys.getsizeof(answer))
-        await self._scope.take(key, taken, skill, level, self._note)
+    async def _tell(self, key: tuple[object, ...], skill: str, level: int, answer: str, start: float) -> None:
+        loaded = LoadedText(answer, count_tokens(answer), time.perf_counter() - start, sys.getsizeof(answer))
+        await self._scope.take(key, loaded, skill, level, self._note)
 
     def _tool(self, key: str, method: Callable[..., Awaitable[str]]) -> Tool:
         """A method as a tool that is described in the agent's language, and says in it what cannot be had."""

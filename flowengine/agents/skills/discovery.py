@@ -53,32 +53,32 @@ class _Walk:
     def __init__(self, root: Path, hidden: bool) -> None:
         self._inside = _resolve(root)
         self._hidden = hidden
-        self._seen: set[Path] = set()
+        self._visited: set[Path] = set()
         self.found: list[SkillPlace] = []
         self.diagnostics: list[Diagnostic] = []
 
     def folder(self, folder: Path, depth: int) -> bool:
         """Tells whether there is a skill in it or below."""
-        if len(self._seen) >= MAX_FOLDERS or depth > MAX_DEPTH:
-            if len(self._seen) <= MAX_FOLDERS:
-                limit = f"{MAX_FOLDERS:,} folders" if len(self._seen) >= MAX_FOLDERS else f"{MAX_DEPTH} levels"
+        if len(self._visited) >= MAX_FOLDERS or depth > MAX_DEPTH:
+            if len(self._visited) <= MAX_FOLDERS:
+                limit = f"{MAX_FOLDERS:,} folders" if len(self._visited) >= MAX_FOLDERS else f"{MAX_DEPTH} levels"
                 self._note("SK404", f"more than {limit}; what is further is not looked through", folder)
-            self._seen.add(folder)
+            self._visited.add(folder)
             return True
-        if (real := _resolve(folder)) in self._seen:
+        if (real := _resolve(folder)) in self._visited:
             return True
-        self._seen.add(real)
+        self._visited.add(real)
         try:
             entries = sorted(os.scandir(folder), key=lambda each: each.name)
         except OSError as error:
             self._note("SK106", f"the folder cannot be read: {error.strerror}", folder)
             return True
-        if named := [each for each in entries if each.name.lower() == SKILL_FILE.lower()]:
-            return self._skill(folder, named, len(entries) > 1)
+        if skill_files := [each for each in entries if each.name.lower() == SKILL_FILE.lower()]:
+            return self._skill(folder, skill_files, len(entries) > 1)
         return self._below(folder, entries, depth)
 
-    def _skill(self, folder: Path, named: list[os.DirEntry[str]], has_files: bool) -> bool:
-        entry = next((each for each in named if each.name == SKILL_FILE), named[0])
+    def _skill(self, folder: Path, skill_files: list[os.DirEntry[str]], has_files: bool) -> bool:
+        entry = next((each for each in skill_files if each.name == SKILL_FILE), skill_files[0])
         file = folder / entry.name
         if self._leaves(entry):
             self._note(
@@ -91,24 +91,24 @@ class _Walk:
             else (make_irregularity("SK105", f"the file is named '{entry.name}', not {SKILL_FILE}", file),)
         )
         try:
-            found = entry.stat()
+            status = entry.stat()
         except OSError as error:
             self._note("SK106", f"the file cannot be read: {error.strerror}", file)
             return True
-        stamp = SkillStamp(found.st_mtime_ns, found.st_size, found.st_ino)
+        stamp = SkillStamp(status.st_mtime_ns, status.st_size, status.st_ino)
         self.found.append(SkillPlace(file, stamp, has_files, odd))
         return True
 
     def _below(self, folder: Path, entries: list[os.DirEntry[str]], depth: int) -> bool:
         inner = list(self._folders(entries))
-        held = [self.folder(each, depth + 1) for each in inner]
+        results = [self.folder(each, depth + 1) for each in inner]
         if (
-            not any(held)
+            not any(results)
             and depth
             and any(each.name in _SKILL_SUBFOLDERS or each.name.endswith(".md") for each in entries)
         ):
             self._note("SK401", f"the folder looks like a skill's and has no {SKILL_FILE}", folder)
-        return any(held)
+        return any(results)
 
     def _folders(self, entries: list[os.DirEntry[str]]) -> Iterator[Path]:
         for each in entries:
@@ -161,11 +161,11 @@ class SkillIndex:
 
     async def _follow(self, texts: Mapping[str, str]) -> None:
         async with self._turn.take():
-            gone = [name for name in self._indexed if name not in texts]
+            removed = [name for name in self._indexed if name not in texts]
             new = [Document(name, text) for name, text in texts.items() if self._indexed.get(name) != text]
-            self._indexed |= dict.fromkeys([*gone, *(each.id for each in new)])
-            if gone:
-                await self._retriever.remove(gone)
+            self._indexed |= dict.fromkeys([*removed, *(each.id for each in new)])
+            if removed:
+                await self._retriever.remove(removed)
             if new:
                 await self._retriever.add(new)
             self._indexed = dict(texts)
@@ -174,5 +174,5 @@ class SkillIndex:
 def searchable_text(skill: Skill) -> str:
     """Returns the searchable text of a skill: its name, also split into words, and its description."""
     metadata = skill.metadata or {}
-    told = (metadata[key] for key in ("keywords", "tags", "category") if key in metadata)
-    return "\n".join([skill.name, skill.name.replace("-", " "), skill.description, *told])
+    keywords = (metadata[key] for key in ("keywords", "tags", "category") if key in metadata)
+    return "\n".join([skill.name, skill.name.replace("-", " "), skill.description, *keywords])

@@ -52,7 +52,7 @@ class FrontmatterParts(NamedTuple):
     line: int
     """The header's first line, counted from 1."""
     body: str
-    found: list[FoundKeys]
+    irregularities: list[FoundKeys]
 
 
 def split_file(raw: bytes) -> FrontmatterParts:
@@ -61,37 +61,41 @@ def split_file(raw: bytes) -> FrontmatterParts:
     >>> split_file(b"---\\nname: a\\n---\\n# Title\\n").body
     '# Title\\n'
     """
-    found: list[FoundKeys] = []
-    text = _decode(raw, found)
+    irregularities: list[FoundKeys] = []
+    text = _decode(raw, irregularities)
     if "\r" in text:
-        found.append(FoundKeys("SK102", "the lines end in CR LF (or CR); LF is usual", 1))
+        irregularities.append(FoundKeys("SK102", "the lines end in CR LF (or CR); LF is usual", 1))
         text = text.replace("\r\n", "\n").replace("\r", "\n")
     if text and not text.endswith("\n"):
-        found.append(FoundKeys("SK104", "the last line has no end", text.count("\n") + 1))
+        irregularities.append(FoundKeys("SK104", "the last line has no end", text.count("\n") + 1))
     lines = text.split("\n")
     first = next((number for number, line in enumerate(lines) if line.strip()), 0)
     if lines[first].rstrip() != "---":
-        found.append(FoundKeys("SK201", "the file does not begin with '---' and frontmatter", first + 1))
-        return FrontmatterParts(None, 1, text, found)
+        irregularities.append(FoundKeys("SK201", "the file does not begin with '---' and frontmatter", first + 1))
+        return FrontmatterParts(None, 1, text, irregularities)
     if first:
-        found.append(FoundKeys("SK201", "lines stand before the frontmatter's '---'", 1))
-    end = _find_end(lines, first + 1, found)
+        irregularities.append(FoundKeys("SK201", "lines stand before the frontmatter's '---'", 1))
+    end = _find_end(lines, first + 1, irregularities)
     header = "\n".join(lines[first + 1 : end.header])
     if "---" in header:
         line = first + 2 + header[: header.index("---")].count("\n")
-        found.append(FoundKeys("SK205", "'---' stands inside a value; some readers end the frontmatter there", line))
-    return FrontmatterParts(header, first + 2, "\n".join(lines[end.body :]).removeprefix("\n"), found)
+        irregularities.append(
+            FoundKeys("SK205", "'---' stands inside a value; some readers end the frontmatter there", line)
+        )
+    return FrontmatterParts(header, first + 2, "\n".join(lines[end.body :]).removeprefix("\n"), irregularities)
 
 
-def _decode(raw: bytes, found: list[FoundKeys]) -> str:
+def _decode(raw: bytes, irregularities: list[FoundKeys]) -> str:
     if raw.startswith(b"\xef\xbb\xbf"):
-        found.append(FoundKeys("SK101", "the file begins with a byte order mark", 1))
+        irregularities.append(FoundKeys("SK101", "the file begins with a byte order mark", 1))
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         encoding = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}.get(raw[:2])
         line = raw.count(b"\n", 0, error.start) + 1
-        found.append(FoundKeys("SK103", f"not UTF-8: byte 0x{raw[error.start]:02x}; read as well as can be", line))
+        irregularities.append(
+            FoundKeys("SK103", f"not UTF-8: byte 0x{raw[error.start]:02x}; read as well as can be", line)
+        )
         return raw.decode(encoding or "utf-8", "replace").lstrip("\ufeff")
 
 
@@ -100,38 +104,38 @@ class _End(NamedTuple):
     body: int
 
 
-def _find_end(lines: list[str], start: int, found: list[FoundKeys]) -> _End:
+def _find_end(lines: list[str], start: int, irregularities: list[FoundKeys]) -> _End:
     """Returns the end of the header; without a closing line, the first empty line or heading."""
     for number in range(start, len(lines)):
         if lines[number].rstrip() in ("---", "..."):
             return _End(number, number + 1)
-    found.append(FoundKeys("SK202", "the frontmatter has no '---' at its end", start))
+    irregularities.append(FoundKeys("SK202", "the frontmatter has no '---' at its end", start))
     for number in range(start, len(lines)):
         if not lines[number].strip() or lines[number].startswith("# "):
             return _End(number, number)
     return _End(len(lines), len(lines))
 
 
-def read_header(header: str, line: int, found: list[FoundKeys]) -> dict[str, Node]:
-    """The keys of a header that begins in this line, in their order. What is irregular is added to `found`.
+def read_header(header: str, line: int, irregularities: list[FoundKeys]) -> dict[str, Node]:
+    """The keys of a header that begins in this line, in their order. What is irregular is added to `irregularities`.
 
-    >>> found = []
-    >>> read_header("name: a\\ndescription: Use when: always", 2, found)["description"].text
+    >>> irregularities = []
+    >>> read_header("name: a\\ndescription: Use when: always", 2, irregularities)["description"].text
     'Use when: always'
-    >>> found[0].code
+    >>> irregularities[0].code
     'SK204'
     """
     if len(header) > _MAX_HEADER:
-        found.append(
+        irregularities.append(
             FoundKeys("SK107", f"the frontmatter has more than {_MAX_HEADER:,} characters; the rest is left out", line)
         )
         header = header[:_MAX_HEADER]
     try:
-        return _Reader(header, line, found).mapping()
+        return _Reader(header, line, irregularities).mapping()
     except _NotPlainError as error:
-        found.append(FoundKeys("SK206", f"{error.what}; it is read line by line", error.line))
+        irregularities.append(FoundKeys("SK206", f"{error.what}; it is read line by line", error.line))
     except yaml.YAMLError as error:
-        found.append(_describe_syntax_error(error, line))
+        irregularities.append(_describe_syntax_error(error, line))
     return dict(_read_lines(header, line))
 
 
@@ -158,9 +162,9 @@ class _NotPlainError(Exception):
 class _Reader:
     """One pass over the parser's events."""
 
-    def __init__(self, header: str, line: int, found: list[FoundKeys]) -> None:
+    def __init__(self, header: str, line: int, irregularities: list[FoundKeys]) -> None:
         self._first = line
-        self._found = found
+        self._irregularities = irregularities
         self._nodes = 0
         self._events = cast("Iterator[Any]", yaml.parse(header, Loader=_LOADER))  # pyright: ignore[reportUnknownMemberType] -- PyYAML has no types here
 
@@ -205,7 +209,9 @@ class _Reader:
             key = to_text(self._node(each, depth + 1))
             value = self._node(next(self._events), depth + 1)
             if key in values:
-                self._found.append(FoundKeys("SK207", f"the key '{key:.60}' is given twice; the first stands", line))
+                self._irregularities.append(
+                    FoundKeys("SK207", f"the key '{key:.60}' is given twice; the first stands", line)
+                )
             else:
                 values[key] = value
         return values
@@ -234,13 +240,13 @@ def _read_lines(header: str, first: int) -> Mapping[str, Node]:
     values: dict[str, Node] = {}
     key, line, value, under = "", first, "", list[str]()
     for number, text in enumerate([*header.split("\n"), "end:"], first):
-        begun = _KEY.match(text)
-        if begun is None:
+        match = _KEY.match(text)
+        if match is None:
             under.append(text)
             continue
         if key:
             values.setdefault(key, _read_value(value, under, line))
-        key, line, value, under = begun[1], number, (begun[2] or "").strip(), []
+        key, line, value, under = match[1], number, (match[2] or "").strip(), []
     return values
 
 

@@ -125,12 +125,12 @@ async def measure_choices(store: SkillStore, tasks: Sequence[Task], choose: Choo
     """Measures whether the right skill is chosen from the list as often as with everything in the prompt."""
     everything = await _eager_prompt(store, locale)
     names = [each.name for each in await to_thread.run_sync(store.skills)]
-    listed = eager = 0
+    by_listing = eager = 0
     for task in tasks:
         fragments = await SkillAccess(store, locale=locale).fragments(task.text)
-        listed += await choose(task.text, fragments[0].text, names) == task.skill
+        by_listing += await choose(task.text, fragments[0].text, names) == task.skill
         eager += await choose(task.text, everything, names) == task.skill
-    return Choices(len(tasks), listed, eager)
+    return Choices(len(tasks), by_listing, eager)
 
 
 def choose_by_words() -> Chooser:
@@ -151,10 +151,10 @@ def choose_by_model(model: Model, locale: str = "en") -> Chooser:
     words = skill_messages(locale)
 
     async def choose(request: str, prompt: str, names: Sequence[str]) -> str:
-        asked = (Message("system", prompt), Message("user", words("measure.ask", text=request)))
-        reply = await model.complete(Request(model.name, asked, temperature=0.0))
-        said = reply.content.strip().strip("`'\"*. ").casefold()
-        return next((name for name in names if name.casefold() == said), "")
+        messages = (Message("system", prompt), Message("user", words("measure.ask", text=request)))
+        reply = await model.complete(Request(model.name, messages, temperature=0.0))
+        answer = reply.content.strip().strip("`'\"*. ").casefold()
+        return next((name for name in names if name.casefold() == answer), "")
 
     return choose
 
@@ -166,11 +166,11 @@ def _split_prompt(prompt: str, names: Sequence[str]) -> list[tuple[str, str]]:
     [('a-b', '- a-b: mends\\n\\na b'), ('c', '- c: cooks\\nc')]
     """
     pattern = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
-    found = list(re.finditer(rf"^- ({pattern})(?=:|$)", prompt, re.MULTILINE))
-    bounds = [*(each.start() for each in found), len(prompt)]
+    matches = list(re.finditer(rf"^- ({pattern})(?=:|$)", prompt, re.MULTILINE))
+    bounds = [*(each.start() for each in matches), len(prompt)]
     return [
         (each[1], f"{prompt[begin:end]}\n{each[1].replace('-', ' ')}")
-        for each, (begin, end) in zip(found, pairwise(bounds), strict=True)
+        for each, (begin, end) in zip(matches, pairwise(bounds), strict=True)
     ]
 
 
@@ -178,14 +178,14 @@ async def _eager_prompt(store: SkillStore, locale: str) -> str:
     """The prompt that has it all."""
     skills = await to_thread.run_sync(store.skills)
     bodies = [(await to_thread.run_sync(store.body, each)).text.strip() for each in skills]
-    told = [f"{format_line(skill)}\n{fence('skill', body)}" for skill, body in zip(skills, bodies, strict=True)]
-    return skill_messages(locale)("measure.everything", lines="\n".join(told))
+    sections = [f"{format_line(skill)}\n{fence('skill', body)}" for skill, body in zip(skills, bodies, strict=True)]
+    return skill_messages(locale)("measure.everything", lines="\n".join(sections))
 
 
 def _choose_sections(body: str, query: str) -> list[Section]:
     """The sections of a long body that a task needs: those that have most of its words."""
     if count_tokens(body) <= LONG_TEXT:
         return []
-    wanted = set(asked_terms(query))
+    query_terms = set(asked_terms(query))
     sections = [each for each in make_outline(body).sections if each.tokens <= LONG_TEXT]
-    return sorted(sections, key=lambda each: -len(wanted & set(stems(each.whole))))[:_SECTIONS_READ]
+    return sorted(sections, key=lambda each: -len(query_terms & set(stems(each.whole))))[:_SECTIONS_READ]

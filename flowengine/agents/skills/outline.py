@@ -61,14 +61,14 @@ class Outline:
         """What stands before the first section."""
         self.sections = tuple(sections)
 
-    def find(self, wanted: str) -> Section | None:
+    def find(self, reference: str) -> Section | None:
         """By number (`2`, `2.1`), or by title, whatever its case and marks."""
         sections = list(_walk_sections(self.sections))
-        number = wanted.strip().strip(".#§ ")
+        number = reference.strip().strip(".#§ ")
         by_number = next((each for each in sections if each.number == number), None)
         if by_number is not None:
             return by_number
-        title = _normalize_title(re.sub(r"^[0-9.]+\s+", "", wanted.strip()))
+        title = _normalize_title(re.sub(r"^[0-9.]+\s+", "", reference.strip()))
         return next((each for each in sections if title and _normalize_title(each.title) == title), None)
 
     def lines(self, below: Sequence[Section] | None = None) -> list[str]:
@@ -77,9 +77,9 @@ class Outline:
         deepest = max((each.number.count(".") for each in everything), default=0)
         while deepest and sum(each.number.count(".") <= deepest for each in everything) > _MAX_LINES:
             deepest -= 1
-        shown = [each for each in everything if each.number.count(".") <= deepest]
-        lines = [f"{each.number} {each.title:.{_MAX_TITLE}} ({each.tokens})" for each in shown[: 2 * _MAX_LINES]]
-        return [*lines, f"… {len(shown) - len(lines)}"] if len(shown) > len(lines) else lines
+        sections = [each for each in everything if each.number.count(".") <= deepest]
+        lines = [f"{each.number} {each.title:.{_MAX_TITLE}} ({each.tokens})" for each in sections[: 2 * _MAX_LINES]]
+        return [*lines, f"… {len(sections) - len(lines)}"] if len(sections) > len(lines) else lines
 
 
 def make_outline(text: str) -> Outline:
@@ -99,7 +99,7 @@ def make_outline(text: str) -> Outline:
 def _build_tree(text: str) -> tuple[str, list[Section]]:
     """Returns the text before the first heading, and the tree of headings."""
     lines: list[str] = []
-    written: list[tuple[Section | None, list[str]]] = [(None, lines)]
+    branches: list[tuple[Section | None, list[str]]] = [(None, lines)]
     top: list[Section] = []
     path: list[Section] = []
     fence = ""
@@ -111,25 +111,25 @@ def _build_tree(text: str) -> tuple[str, list[Section]]:
             continue
         title = heading[2].rstrip(" \t").rstrip("#").strip()
         section, lines = Section(title or "…", len(heading[1]), ""), [line]
-        written.append((section, lines))
+        branches.append((section, lines))
         while path and path[-1].level >= section.level:
             path.pop()
         (path[-1].sections if path else top).append(section)
         path.append(section)
-    for section, own in written:
+    for section, own in branches:
         if section is not None:
             section.text = "".join(own)
-    return "".join(written[0][1]), top
+    return "".join(branches[0][1]), top
 
 
 def _fence_after(line: str, fence: str) -> str:
     """The fence that is open after this line."""
-    found = _FENCE.match(line)
-    if found is None:
+    match = _FENCE.match(line)
+    if match is None:
         return fence
     if not fence:
-        return found[1]
-    closes = found[1][0] == fence[0] and len(found[1]) >= len(fence) and not line.strip().strip(fence[0])
+        return match[1]
+    closes = match[1][0] == fence[0] and len(match[1]) >= len(fence) and not line.strip().strip(fence[0])
     return "" if closes else fence
 
 
@@ -143,14 +143,14 @@ def _split_beginning(text: str) -> tuple[str, list[Section]]:
 
 def _split_text(text: str) -> Iterator[str]:
     """Pieces of at most some size, cut between paragraphs, else between lines, else anywhere."""
-    held, size = "", 0
+    part, size = "", 0
     for piece in _split_pieces(text):
         tokens = count_tokens(piece)
-        if held and size + tokens > _PART_TOKENS:
-            yield held
-            held, size = "", 0
-        held, size = held + piece, size + tokens
-    yield held
+        if part and size + tokens > _PART_TOKENS:
+            yield part
+            part, size = "", 0
+        part, size = part + piece, size + tokens
+    yield part
 
 
 def _split_pieces(text: str) -> Iterator[str]:

@@ -28,14 +28,14 @@ _LONG_BODY: Final = 5_000
 def skill_of(raw: bytes, file: Path, stamp: SkillStamp, *, has_files: bool = False, strict: bool = False) -> Skill:
     """The skill of a SKILL.md's bytes."""
     parts = split_file(raw)
-    found = parts.found
-    keys = {} if parts.header is None else read_header(parts.header, parts.line, found)
+    irregularities = parts.irregularities
+    keys = {} if parts.header is None else read_header(parts.header, parts.line, irregularities)
     size = estimate_tokens(parts.body)
-    found += [*_find_unknown_keys(keys), *_check_body(parts.body, size)]
-    name = _read_name(keys, file.parent.name, found)
-    described = _read_description(keys, parts.body, found)
-    rest = _read_other_keys(keys, found)
-    ordered = sorted(found, key=lambda each: (each.line or 0, each.code))
+    irregularities += [*_find_unknown_keys(keys), *_check_body(parts.body, size)]
+    name = _read_name(keys, file.parent.name, irregularities)
+    described = _read_description(keys, parts.body, irregularities)
+    rest = _read_other_keys(keys, irregularities)
+    ordered = sorted(irregularities, key=lambda each: (each.line or 0, each.code))
     return Skill(
         name=name,
         description=described,
@@ -68,67 +68,67 @@ def to_one_line(text: str) -> str:
 # --- Name and description
 
 
-def _read_text(keys: Mapping[str, Node], key: str, found: list[FoundKeys]) -> str:
+def _read_text(keys: Mapping[str, Node], key: str, irregularities: list[FoundKeys]) -> str:
     """The text of a key in one line; empty where there is none."""
     node = keys.get(key)
     if node is None:
         return ""
     if not isinstance(node, Scalar):
-        found.append(FoundKeys("SK209", f"`{key}` must be a text", _line_of(node)))
+        irregularities.append(FoundKeys("SK209", f"`{key}` must be a text", _line_of(node)))
     return to_one_line(to_text(node))
 
 
-def _read_name(keys: Mapping[str, Node], folder: str, found: list[FoundKeys]) -> str:
+def _read_name(keys: Mapping[str, Node], folder: str, irregularities: list[FoundKeys]) -> str:
     folder = to_one_line(folder)  # A name that is no UTF-8 on the disk has halves of surrogate pairs.
-    name = unicodedata.normalize("NFKC", _read_text(keys, "name", found))
+    name = unicodedata.normalize("NFKC", _read_text(keys, "name", irregularities))
     line = _line_of(keys.get("name"))
     if not name:
-        found.append(FoundKeys("SK301", f"`name` is missing; the folder's name '{folder}' is taken", line))
+        irregularities.append(FoundKeys("SK301", f"`name` is missing; the folder's name '{folder}' is taken", line))
         return folder[:MAX_NAME] or "skill"
-    found += _find_misread(keys, "name")
-    found += (
+    irregularities += _find_misread(keys, "name")
+    irregularities += (
         FoundKeys(code, message, line) for code, message in _check_name(name, unicodedata.normalize("NFKC", folder))
     )
     return name[:MAX_NAME]
 
 
 def _check_name(name: str, folder: str) -> Iterator[tuple[str, str]]:
-    shown = f"the name '{name:.80}'"
+    quoted_name = f"the name '{name:.80}'"
     if name != name.lower():
-        yield "SK302", f"{shown} has capital letters"
+        yield "SK302", f"{quoted_name} has capital letters"
     if other := "".join(sorted({each for each in name if not each.isalnum() and each != "-"})):
-        yield "SK303", f"{shown} has {other!r}; letters, digits and hyphens are allowed"
+        yield "SK303", f"{quoted_name} has {other!r}; letters, digits and hyphens are allowed"
     if name.startswith("-") or name.endswith("-") or "--" in name:
-        yield "SK304", f"{shown} has a hyphen at an end, or two in a row"
+        yield "SK304", f"{quoted_name} has a hyphen at an end, or two in a row"
     if len(name) > MAX_NAME:
-        yield "SK305", f"{shown} has {len(name)} characters; {MAX_NAME} are allowed, and the rest is cut off"
+        yield "SK305", f"{quoted_name} has {len(name)} characters; {MAX_NAME} are allowed, and the rest is cut off"
     if not name.isascii():
-        yield "SK308", f"{shown} is not ASCII; some readers refuse that"
+        yield "SK308", f"{quoted_name} is not ASCII; some readers refuse that"
     if name != folder:
-        yield "SK306", f"{shown} is not that of its folder, '{folder:.80}'"
+        yield "SK306", f"{quoted_name} is not that of its folder, '{folder:.80}'"
 
 
-def _read_description(keys: Mapping[str, Node], body: str, found: list[FoundKeys]) -> str:
-    text = _read_text(keys, "description", found)
+def _read_description(keys: Mapping[str, Node], body: str, irregularities: list[FoundKeys]) -> str:
+    text = _read_text(keys, "description", irregularities)
     line = _line_of(keys.get("description"))
     if not text:
         stand_in = _first_sentence(body)
         instead = "the body's first sentence stands in for it" if stand_in else "there is nothing to stand in for it"
-        found.append(FoundKeys("SK309", f"`description` is missing; {instead}", line))
+        irregularities.append(FoundKeys("SK309", f"`description` is missing; {instead}", line))
         return stand_in
-    found += _find_misread(keys, "description")
+    irregularities += _find_misread(keys, "description")
     size = len(to_text(keys["description"]).strip())
     if size > MAX_DESCRIPTION:
         message = f"`description` has {size:,} characters; {MAX_DESCRIPTION:,} are allowed, and the rest is cut off"
-        found.append(FoundKeys("SK310", message, line))
+        irregularities.append(FoundKeys("SK310", message, line))
     return text if len(text) <= MAX_DESCRIPTION else f"{text[: MAX_DESCRIPTION - 1]}…"
 
 
 def _first_sentence(body: str) -> str:
     """Of the first paragraph that is no heading; else the first heading."""
     lines = [each.strip() for each in body.split("\n") if each.strip() and not each.startswith(("```", "~~~"))]
-    said = next((each for each in lines if not each.startswith("#")), "") or (lines[0].lstrip("# ") if lines else "")
-    sentence = re.split(r"(?<=[.!?])\s|(?<=[。！？])", to_one_line(said), maxsplit=1)[0]
+    text = next((each for each in lines if not each.startswith("#")), "") or (lines[0].lstrip("# ") if lines else "")
+    sentence = re.split(r"(?<=[.!?])\s|(?<=[。！？])", to_one_line(text), maxsplit=1)[0]
     return sentence[:_MAX_STAND_IN]
 
 
@@ -142,36 +142,40 @@ class _OtherKeys(NamedTuple):
     allowed_tools: tuple[str, ...]
 
 
-def _read_other_keys(keys: Mapping[str, Node], found: list[FoundKeys]) -> _OtherKeys:
-    texts = {key: _read_text(keys, key, found) for key in ("license", "compatibility")}
+def _read_other_keys(keys: Mapping[str, Node], irregularities: list[FoundKeys]) -> _OtherKeys:
+    texts = {key: _read_text(keys, key, irregularities) for key in ("license", "compatibility")}
     if len(texts["compatibility"]) > _MAX_COMPATIBILITY:
         message = f"`compatibility` has {len(texts['compatibility'])} characters; {_MAX_COMPATIBILITY} are allowed"
-        found.append(FoundKeys("SK211", message, _line_of(keys["compatibility"])))
+        irregularities.append(FoundKeys("SK211", message, _line_of(keys["compatibility"])))
     return _OtherKeys(
-        **texts, metadata=_read_metadata(keys, found), allowed_tools=_read_tools(keys.get("allowed-tools"), found)
+        **texts,
+        metadata=_read_metadata(keys, irregularities),
+        allowed_tools=_read_tools(keys.get("allowed-tools"), irregularities),
     )
 
 
-def _read_metadata(keys: Mapping[str, Node], found: list[FoundKeys]) -> dict[str, str]:
+def _read_metadata(keys: Mapping[str, Node], irregularities: list[FoundKeys]) -> dict[str, str]:
     node = keys.get("metadata")
     if node is None or (isinstance(node, Scalar) and not node.text):
         return {}
     if not isinstance(node, dict):
-        found.append(FoundKeys("SK212", "`metadata` must be a map of texts", _line_of(node)))
+        irregularities.append(FoundKeys("SK212", "`metadata` must be a map of texts", _line_of(node)))
         return {"metadata": to_text(node)}
     for key, each in node.items():
         if not isinstance(each, Scalar):
             kind = "a list" if isinstance(each, list) else "a map"
-            found.append(FoundKeys("SK212", f"`metadata.{key:.60}` is {kind}; it is taken as text", _line_of(each)))
+            irregularities.append(
+                FoundKeys("SK212", f"`metadata.{key:.60}` is {kind}; it is taken as text", _line_of(each))
+            )
     return {to_one_line(key): to_one_line(to_text(each)) for key, each in node.items()}
 
 
-def _read_tools(node: Node | None, found: list[FoundKeys]) -> tuple[str, ...]:
+def _read_tools(node: Node | None, irregularities: list[FoundKeys]) -> tuple[str, ...]:
     """A text of names with blanks between them, or a list. A blank inside brackets parts nothing: `Bash(git log)`."""
     if node is None:
         return ()
     if isinstance(node, dict) or (isinstance(node, list) and not all(isinstance(each, Scalar) for each in node)):
-        found.append(FoundKeys("SK209", "`allowed-tools` must be a text or a list of texts", _line_of(node)))
+        irregularities.append(FoundKeys("SK209", "`allowed-tools` must be a text or a list of texts", _line_of(node)))
     if isinstance(node, list):
         return tuple(to_one_line(to_text(each)) for each in node)
     # Bounded: each bracket of a text full of them would be followed to its end.

@@ -53,19 +53,19 @@ class RefusedError(Exception):
 
 def resolve_path(skill: Skill, path: str) -> Path:
     """The file of this path in the skill's folder, links resolved; a `RefusedError` where there is none."""
-    shown = path[:200]
+    short_path = path[:200]
     parts = PurePosixPath(path.strip().replace("\\", "/").removeprefix("./"))
     root = Path(os.path.realpath(skill.folder))
     try:
         target = Path(os.path.realpath(root / parts))
         if parts.is_absolute() or ".." in parts.parts or not target.is_relative_to(root):
-            raise RefusedError("outside", path=shown)
-        check_path(target, root, shown)
+            raise RefusedError("outside", path=short_path)
+        check_path(target, root, short_path)
         if not target.is_file():
             hint = did_you_mean(str(parts), list_files(skill))
-            raise RefusedError("file", name=skill.name, path=shown, hint=hint)
+            raise RefusedError("file", name=skill.name, path=short_path, hint=hint)
     except (OSError, ValueError, RefusedPathError) as error:  # A name that is too long, has a NUL in it, is hidden.
-        raise RefusedError("file", name=skill.name, path=shown, hint="") from error
+        raise RefusedError("file", name=skill.name, path=short_path, hint="") from error
     return target
 
 
@@ -74,20 +74,20 @@ def relative_path(file: Path, skill: Skill) -> str:
     return file.relative_to(os.path.realpath(skill.folder)).as_posix()
 
 
-def read_text(path: Path, shown: str) -> str:
+def read_text(path: Path, label: str) -> str:
     """The text of a file; what is no text, or too much of it, is a `RefusedError`."""
     # Neither a link that took the file's place since, nor a pipe that never ends.
     with open_regular(path, follow=False) as file:
         size = os.fstat(file.fileno()).st_size
         if size > MAX_FILE:
-            raise RefusedError("large", path=shown, size=f"{size:,}", limit=f"{MAX_FILE:,}")
+            raise RefusedError("large", path=label, size=f"{size:,}", limit=f"{MAX_FILE:,}")
         raw = file.read(MAX_FILE + 1)
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise RefusedError("binary", path=shown, size=f"{len(raw):,}") from error
+        raise RefusedError("binary", path=label, size=f"{len(raw):,}") from error
     if "\0" in text:
-        raise RefusedError("binary", path=shown, size=f"{len(raw):,}")
+        raise RefusedError("binary", path=label, size=f"{len(raw):,}")
     return text.replace("\r\n", "\n")
 
 
@@ -106,12 +106,12 @@ def list_files(skill: Skill) -> list[str]:
 
     Links out of the skill are left out, and so are names that are not one line of text: they stand in prompts.
     """
-    root, found = os.path.realpath(skill.folder), list[str]()
-    folders, seen = [skill.folder], set[str]()
+    root, files = os.path.realpath(skill.folder), list[str]()
+    folders, visited = [skill.folder], set[str]()
     for here in folders:  # It grows.
-        if (real := os.path.realpath(here)) in seen:
+        if (real := os.path.realpath(here)) in visited:
             continue
-        seen.add(real)
+        visited.add(real)
         for entry in _list_entries(here):
             inside = not entry.is_symlink() or Path(os.path.realpath(entry.path)).is_relative_to(root)
             if not inside or is_withheld(entry.name) or entry.name == "__pycache__" or not entry.name.isprintable():
@@ -119,10 +119,10 @@ def list_files(skill: Skill) -> list[str]:
             if os.path.isdir(entry.path):
                 folders.append(Path(entry.path))
             elif os.path.isfile(entry.path) and Path(entry.path) != skill.file:
-                found.append(Path(entry.path).relative_to(skill.folder).as_posix())
-        if max(len(found), len(seen)) >= MAX_LISTED:
+                files.append(Path(entry.path).relative_to(skill.folder).as_posix())
+        if max(len(files), len(visited)) >= MAX_LISTED:
             break
-    return found[:MAX_LISTED]
+    return files[:MAX_LISTED]
 
 
 def list_withheld(folder: Path) -> list[str]:
@@ -130,15 +130,15 @@ def list_withheld(folder: Path) -> list[str]:
 
     `RefusedError` where there are too many.
     """
-    found: list[str] = []
+    hidden_paths: list[str] = []
     for here, folders, files in os.walk(folder):
         withheld = [each for each in (*folders, *files) if is_withheld(each)]
         folders[:] = [each for each in folders if not is_withheld(each)]
         paths = [Path(here, each) for each in withheld]
-        found += [path.relative_to(folder).as_posix() for path in paths if not path.is_symlink()]
-        if len(found) > MAX_WITHHELD:
+        hidden_paths += [path.relative_to(folder).as_posix() for path in paths if not path.is_symlink()]
+        if len(hidden_paths) > MAX_WITHHELD:
             raise RefusedError("refused", reason=f"more than {MAX_WITHHELD} files of the skill are hidden")
-    return found
+    return hidden_paths
 
 
 def _list_entries(folder: Path) -> list[os.DirEntry[str]]:
@@ -175,8 +175,8 @@ def _hide_folders(folders: Iterable[Path], places: Sequence[str]) -> Iterator[st
     hidden: list[Path] = []
     for real in sorted({Path(os.path.realpath(each)) for each in folders}, key=lambda path: len(path.parts)):
         above = [each for each in hidden if real.is_relative_to(each)]
-        shown = [each for each in places if all(Path(each).is_relative_to(cover) for cover in above)]
-        if any(real.is_relative_to(os.path.realpath(each)) for each in shown):
+        visible = [each for each in places if all(Path(each).is_relative_to(cover) for cover in above)]
+        if any(real.is_relative_to(os.path.realpath(each)) for each in visible):
             within = [part for each in places if Path(each).is_relative_to(real) for part in _mount_arguments(each)]
             yield from ("--tmpfs", str(real), *within, "--remount-ro", str(real))
             hidden.append(real)
@@ -185,8 +185,8 @@ def _hide_folders(folders: Iterable[Path], places: Sequence[str]) -> Iterator[st
 def python_prefixes() -> Iterator[str]:
     """Yields this Python's prefixes, as named and resolved; never the file system's root or a home folder."""
     too_wide = {"/", *_SHARED_PREFIXES, str(Path.home()), *map(str, Path.home().parents)}
-    named = (sys.prefix, sys.base_prefix)
-    for prefix in dict.fromkeys(find(each) for each in named for find in (os.path.abspath, os.path.realpath)):
+    prefixes = (sys.prefix, sys.base_prefix)
+    for prefix in dict.fromkeys(find(each) for each in prefixes for find in (os.path.abspath, os.path.realpath)):
         if prefix not in too_wide:
             yield prefix
 

@@ -59,8 +59,8 @@ class SkillStore:
         `retriever`: what skills are searched with, where words alone will not do.
         `hidden`: also look into folders whose names begin with a dot, which flows may not."""
         check_arguments(SkillStore.__init__, locals())
-        given = [roots] if isinstance(roots, str | os.PathLike) else list(roots)
-        self.roots = tuple(_resolve_root(each) for each in given)
+        folders = [roots] if isinstance(roots, str | os.PathLike) else list(roots)
+        self.roots = tuple(_resolve_root(each) for each in folders)
         self.strict = strict
         self._hidden = hidden
         self.index = SkillIndex(retriever)
@@ -92,8 +92,8 @@ class SkillStore:
 
     def file(self, skill: Skill, path: str) -> LoadedText:
         """Level 3: a file of the skill, as it is now; a `RefusedError` where it cannot be given."""
-        found = resolve_path(skill, path)
-        return self._text(found, lambda: read_text(found, path[:200]))
+        file = resolve_path(skill, path)
+        return self._text(file, lambda: read_text(file, path[:200]))
 
     # --- looking ----------------------------------------------------------------------------------
 
@@ -101,23 +101,23 @@ class SkillStore:
         """Both at once, of the same moment."""
         with self._lock:
             below = [find_places(root, hidden=self._hidden) for root in self.roots]
-            places = {each.file: each for found, _ in below for each in found}
-            taken = [self._load_cached(each) for each in places.values()]
+            places = {each.file: each for folder_files, _ in below for each in folder_files}
+            results = [self._load_cached(each) for each in places.values()]
             self._read = {file: self._read[file] for file in places}
-        skills = _rename_duplicates([each for each in taken if isinstance(each, Skill)], self.strict)
+        skills = _rename_duplicates([each for each in results if isinstance(each, Skill)], self.strict)
         diagnostics = (
             *(each for _, odd in below for each in odd),
-            *(each for each in taken if isinstance(each, Diagnostic)),
+            *(each for each in results if isinstance(each, Diagnostic)),
             *(each for skill in skills for each in skill.diagnostics),
         )
         return FolderLook(tuple(each for each in skills if each.is_valid), diagnostics)
 
     def _load_cached(self, place: SkillPlace) -> Skill | Diagnostic:
-        known = self._read.get(place.file)
-        if known is None or known[0] != place.stamp:
-            known = (place.stamp, self._skill(place))
-            self._read[place.file] = known
-        return known[1]
+        cached = self._read.get(place.file)
+        if cached is None or cached[0] != place.stamp:
+            cached = (place.stamp, self._skill(place))
+            self._read[place.file] = cached
+        return cached[1]
 
     def _skill(self, place: SkillPlace) -> Skill | Diagnostic:
         if place.stamp.size > MAX_BYTES:
@@ -134,15 +134,15 @@ class SkillStore:
 
     def _text(self, file: Path, read: Callable[[], str], *, is_body: bool = False) -> LoadedText:
         """`is_body`: of a SKILL.md without its frontmatter; as a file it is the whole of it."""
-        begun = time.perf_counter()
-        found = file.stat()
-        key = (file, is_body, SkillStamp(found.st_mtime_ns, found.st_size, found.st_ino))
+        start = time.perf_counter()
+        status = file.stat()
+        key = (file, is_body, SkillStamp(status.st_mtime_ns, status.st_size, status.st_ino))
         with self._lock:
             if key in self._texts:
                 self._texts.move_to_end(key)
                 return self._texts[key]
         text = read()
-        loaded = LoadedText(text, count_tokens(text), time.perf_counter() - begun, sys.getsizeof(text))
+        loaded = LoadedText(text, count_tokens(text), time.perf_counter() - start, sys.getsizeof(text))
         with self._lock:
             self._texts[key] = loaded
             while len(self._texts) > 1 and sum(len(each.text) for each in self._texts.values()) > _KEPT:
@@ -151,15 +151,15 @@ class SkillStore:
 
 
 def _read_beginning(file: Path) -> bytes:
-    with open_regular(file) as opened:
-        return opened.read(MAX_BYTES)
+    with open_regular(file) as stream:
+        return stream.read(MAX_BYTES)
 
 
-def _resolve_root(given: str | os.PathLike[str]) -> Path:
-    refuse_other_kind(given, (str, os.PathLike), "a folder of skills is a path", DefinitionError)
-    path = Path(given).expanduser()
-    if not os.fspath(given) or not os.path.isdir(path):
-        raise DefinitionError(f"skills: there is no folder '{given}'")
+def _resolve_root(root: str | os.PathLike[str]) -> Path:
+    refuse_other_kind(root, (str, os.PathLike), "a folder of skills is a path", DefinitionError)
+    path = Path(root).expanduser()
+    if not os.fspath(root) or not os.path.isdir(path):
+        raise DefinitionError(f"skills: there is no folder '{root}'")
     return path.absolute()
 
 
@@ -168,21 +168,21 @@ def _rename_duplicates(skills: list[Skill], strict: bool) -> list[Skill]:
 
     A name that is written as names are goes before one that only means the same (`PDF` beside `pdf`).
     """
-    taken: dict[str, Skill] = {}
+    by_name: dict[str, Skill] = {}
     apart: dict[int, Skill] = {}
     numbers: dict[str, int] = {}
     for place, skill in sorted(enumerate(skills), key=lambda each: each[1].name != _normalize_name(each[1].name)):
         plain, name = _normalize_name(skill.name), skill.name
-        while _normalize_name(name) in taken:
+        while _normalize_name(name) in by_name:
             numbers[plain] = numbers.get(plain, 1) + 1
             name = f"{skill.name}-{numbers[plain]}"
         if name != skill.name:
-            first = taken[plain]
+            first = by_name[plain]
             message = f"the name '{skill.name}' is that of {first.file} as well; this one is known as '{name}'"
-            found = make_irregularity("SK307", message, skill.file, strict=strict)
-            skill = replace(skill, name=name, diagnostics=(*skill.diagnostics, found))
+            diagnostic = make_irregularity("SK307", message, skill.file, strict=strict)
+            skill = replace(skill, name=name, diagnostics=(*skill.diagnostics, diagnostic))
         if skill.is_valid:
-            taken[_normalize_name(name)] = skill
+            by_name[_normalize_name(name)] = skill
         apart[place] = skill
     return [apart[place] for place in range(len(skills))]
 

@@ -46,10 +46,10 @@ def parse(text: str | None) -> Docstring:
     lines = inspect.cleandoc(text or "").splitlines()
     start = next((at for at in range(len(lines)) if _section(lines, at)), len(lines))
     entries = [entry for at in range(start, len(lines)) for entry in _entries(lines, at)]
-    found: dict[str, str] = {}
+    descriptions: dict[str, str] = {}
     for name, description in entries:
-        found.setdefault(name, description)
-    return Docstring("\n".join(lines[:start]).strip(), found)
+        descriptions.setdefault(name, description)
+    return Docstring("\n".join(lines[:start]).strip(), descriptions)
 
 
 def _section(lines: list[str], at: int) -> bool:

@@ -139,10 +139,10 @@ class _Run:
 
     async def __call__(self, arguments: Mapping[str, Any]) -> ToolResult:
         try:
-            given = self._arguments.validate(arguments)
+            values = self._arguments.validate(arguments)
         except ValidationError as error:
             return failed_result(self._arguments.describe_problems(error))
-        value = await self._value(functools.partial(self._function, **given))
+        value = await self._value(functools.partial(self._function, **values))
         if inspect.isgenerator(value) or inspect.isasyncgen(value):
             raise TypeError("it gave a generator, whose code runs only while it is read: return a list")
         return ToolResult(text_of(value), value)
@@ -179,8 +179,8 @@ class _Arguments:
         except PydanticUserError as error:
             odd = next((name for name, hint in hints.items() if name in self._names and hint is Context), None)
             if odd is not None:
-                told = f"tool '{tool_name}': its parameter '{odd}' is a Context, which no model can give"
-                raise DefinitionError(f"{told}; a node of `type: function` gets one") from error
+                problem = f"tool '{tool_name}': its parameter '{odd}' is a Context, which no model can give"
+                raise DefinitionError(f"{problem}; a node of `type: function` gets one") from error
             raise DefinitionError(
                 f"tool '{tool_name}': its parameters cannot be described to a model: {cut(str(error), 300)}"
             ) from error
@@ -188,9 +188,9 @@ class _Arguments:
 
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Converted values by parameter; what was not given is left to the function's own default."""
-        given: BaseModel = self._model.model_validate(dict(arguments))
+        instance: BaseModel = self._model.model_validate(dict(arguments))
         names = dict(zip(self._model.model_fields, self._names, strict=True))
-        return {name: getattr(given, field) for field, name in names.items() if field in given.model_fields_set}
+        return {name: getattr(instance, field) for field, name in names.items() if field in instance.model_fields_set}
 
     def problem(self, arguments: Mapping[str, Any]) -> str | None:
         """Describes what is wrong with the arguments; None if they are valid."""
@@ -218,16 +218,16 @@ class _Arguments:
 
 def _read_parameters(tool_name: str, function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
     try:
-        found = inspect.signature(function).parameters
+        parameters = inspect.signature(function).parameters
     except (TypeError, ValueError) as error:
         raise DefinitionError(f"tool '{tool_name}': the function has no signature to read; wrap it in one") from error
-    for name, parameter in found.items():
+    for name, parameter in parameters.items():
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
             raise DefinitionError(
                 f"tool '{tool_name}': parameter '{name}' is {parameter.kind.description}; "
                 f"a model gives each argument by its name"
             )
-    return dict(found)
+    return dict(parameters)
 
 
 def _read_hints(tool_name: str, function: Callable[..., Any]) -> dict[str, Any]:

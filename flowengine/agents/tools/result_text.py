@@ -76,18 +76,18 @@ class _Outline:
     """A value's beginning in JSON's own types; `left` is how many characters may still come."""
 
     def __init__(self, limit: int) -> None:
-        self._left = limit
+        self._room = limit
 
     def of(self, value: Any, depth: int) -> Any:
-        self._left -= 2
+        self._room -= 2
         plain = self._scalar(value)
         if plain is not None or value is None:
             return plain
         if depth >= _MAX_DEPTH:
             return self._text("[nested too deeply]")
-        named = _named_parts(value)
-        if named is not None:
-            return self._object(*named, depth)
+        parts = _named_parts(value)
+        if parts is not None:
+            return self._object(*parts, depth)
         items = _read_sequence(value)
         if items is not None:
             return self._array(*items, depth)
@@ -98,14 +98,14 @@ class _Outline:
         if isinstance(value, Enum):
             value = value.value
         if isinstance(value, bool) or value is None:
-            self._left -= 4
+            self._room -= 4
             return value
         if isinstance(value, str):
             return self._text(value)
         if isinstance(value, int):
             return self._whole(value)
         if isinstance(value, float):
-            self._left -= 10
+            self._room -= 10
             number = float.__add__(value, 0.0)
             return number if number - number == 0 else float.__repr__(number)  # JSON has no NaN and no infinity
         if isinstance(value, _BINARY):
@@ -113,21 +113,21 @@ class _Outline:
         return self._text(text) if (text := _standard_text(value)) is not None else None
 
     def _text(self, value: str) -> str:
-        kept = cut(value, max(self._left, 0))
-        self._left -= len(kept) + 2
-        return kept
+        excerpt = cut(value, max(self._room, 0))
+        self._room -= len(excerpt) + 2
+        return excerpt
 
     def _whole(self, value: int) -> int | str:
         bits = int.bit_length(value)
         if bits > _MAX_BITS:
             return self._text(f"[a whole number of {bits:,} bits]")
-        self._left -= 3 + bits // 3
+        self._room -= 3 + bits // 3
         return int.__add__(value, 0)
 
     def _object(self, parts: Iterable[tuple[Any, Any]], size: int, depth: int) -> dict[str, Any]:
         shape: dict[str, Any] = {}
         for count, (key, part) in enumerate(parts):
-            if self._left <= 0:
+            if self._room <= 0:
                 shape["[cut]"] = f"{size - count:,} more entries left out"
                 break
             name = self._key(key)
@@ -143,7 +143,7 @@ class _Outline:
     def _array(self, parts: Iterable[Any], size: int, depth: int) -> list[Any]:
         shape: list[Any] = []
         for count, part in enumerate(parts):
-            if self._left <= 0:
+            if self._room <= 0:
                 shape.append(f"[{size - count:,} more items left out]")
                 break
             shape.append(self.of(part, depth + 1))
@@ -183,8 +183,8 @@ def _named_parts(value: Any) -> tuple[Iterable[tuple[Any, Any]], int] | None:
 
 def _stored_attribute(value: Any, name: str) -> Any:
     """The attribute as it is stored; a property is not run."""
-    found = inspect.getattr_static(value, name, None)
-    return found.__get__(value) if isinstance(found, MemberDescriptorType) else found
+    attribute = inspect.getattr_static(value, name, None)
+    return attribute.__get__(value) if isinstance(attribute, MemberDescriptorType) else attribute
 
 
 def _standard_text(value: Any) -> str | None:

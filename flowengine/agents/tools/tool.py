@@ -106,8 +106,8 @@ class Tool:
                 f"use 1 to 64 of the letters A-Z and a-z, digits, '_' and '-'"
             )
         if self.effect not in get_args(Effect):
-            known = ", ".join(get_args(Effect))
-            raise DefinitionError(f"tool '{self.name}': effect {self.effect!r} is none of {known}")
+            effects = ", ".join(get_args(Effect))
+            raise DefinitionError(f"tool '{self.name}': effect {self.effect!r} is none of {effects}")
         seconds = self.timeout
         is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
         if seconds is not None and not (is_number and seconds > 0):
@@ -175,16 +175,16 @@ class ArgumentCheck:
     @property
     def names(self) -> list[str]:
         """The arguments that the schema names."""
-        named = self._schema.get("properties")
-        return [str(each) for each in cast("Mapping[Any, Any]", named)] if isinstance(named, Mapping) else []
+        properties = self._schema.get("properties")
+        return [str(each) for each in cast("Mapping[Any, Any]", properties)] if isinstance(properties, Mapping) else []
 
     def problems(self, arguments: Mapping[str, Any], unknown: Collection[str] = ()) -> list[ArgumentProblem]:
         """Lists a few problems of the arguments. `unknown`: arguments whose values are not known yet."""
         try:
-            found = list(dict.fromkeys(self._find(dict(arguments), unknown)))
+            problems = list(dict.fromkeys(self._find(dict(arguments), unknown)))
         except Exception:  # A schema of somebody else's: what cannot be used checks nothing.
             return []
-        return found[:_MOST_PROBLEMS]
+        return problems[:_MOST_PROBLEMS]
 
     def explain(self, tool_name: str, problems: Collection[ArgumentProblem]) -> str:
         """The problems as a text, one a line, and what is expected."""
@@ -212,8 +212,8 @@ class ArgumentCheck:
         undeclared = [each for each in arguments if each not in self.names]
         for name in required:
             if name not in arguments:
-                meant = did_you_mean(str(name), undeclared).replace("did you mean", "did you mean it with")
-                yield ArgumentProblem(str(name), f"'{cut(str(name), 100)}' is missing{meant}", is_given=False)
+                hint = did_you_mean(str(name), undeclared).replace("did you mean", "did you mean it with")
+                yield ArgumentProblem(str(name), f"'{cut(str(name), 100)}' is missing{hint}", is_given=False)
 
     @cached_property
     def _checker(self) -> Any:

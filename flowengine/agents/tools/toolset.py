@@ -43,9 +43,9 @@ class ToolSet:
         for field, text in (("name", name), ("description", description), ("source", source)):
             refuse_other_kind(text, str, f"the {field} of a ToolSet is text", DefinitionError)
         refuse_other_kind(tools, Iterable, f"the tools of the ToolSet '{name}' are a list", DefinitionError)
-        taken = tuple(each if isinstance(each, Tool) else tool_of(each) for each in tools)
-        given = {"name": name, "description": description, "tools": taken, "active": active, "source": source}
-        for field, value in given.items():
+        tool_tuple = tuple(each if isinstance(each, Tool) else tool_of(each) for each in tools)
+        values = {"name": name, "description": description, "tools": tool_tuple, "active": active, "source": source}
+        for field, value in values.items():
             object.__setattr__(self, field, value)
 
     @property
@@ -82,8 +82,8 @@ class ApprovalRules(NamedTuple):
 
     def find_unknown(self, tools: Iterable[Tool]) -> str | None:
         """The first name that no tool has; one with `*` may stand for none."""
-        known = {name for tool in tools for name in (tool.name, tool.qualified)}
-        return next((each for each in self.names if "*" not in each and each not in known), None)
+        names = {name for tool in tools for name in (tool.name, tool.qualified)}
+        return next((each for each in self.names if "*" not in each and each not in names), None)
 
 
 NO_RULES: Final = ApprovalRules()
@@ -130,6 +130,6 @@ class Offer:
 
     def unknown(self, name: str) -> ToolResult:
         """Tells a model that it called an unknown tool."""
-        asked = cut(name, 100)
-        hint = did_you_mean(asked, self._tools) or f"; the tools are: {', '.join(self._tools) or 'none'}"
-        return failed_result(f"there is no tool '{asked}'{hint}")
+        short_name = cut(name, 100)
+        hint = did_you_mean(short_name, self._tools) or f"; the tools are: {', '.join(self._tools) or 'none'}"
+        return failed_result(f"there is no tool '{short_name}'{hint}")

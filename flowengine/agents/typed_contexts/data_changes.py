@@ -45,10 +45,10 @@ def apply_change(data: Any, change: DataChange) -> Any:
     if "to" in change:
         return thaw(change["to"])
     if "fields" in change or "without" in change:
-        left = dict(cast("Mapping[str, Any]", data)) if isinstance(data, Mapping) else {}
+        remaining = dict(cast("Mapping[str, Any]", data)) if isinstance(data, Mapping) else {}
         for key, inner in change.get("fields", {}).items():
-            left[key] = apply_change(left.get(key), inner)
-        return {key: value for key, value in left.items() if key not in change.get("without", ())}
+            remaining[key] = apply_change(remaining.get(key), inner)
+        return {key: value for key, value in remaining.items() if key not in change.get("without", ())}
     return _apply_entries([*cast("list[Any]", data)] if isinstance(data, list) else [], change)
 
 
@@ -65,19 +65,19 @@ def are_at_odds(one: DataChange, other: DataChange) -> bool:
     if "to" in one or "to" in other:
         return True
     mine, theirs = one.get("fields", {}), other.get("fields", {})
-    gone = {*one.get("without", ())} & theirs.keys() | {*other.get("without", ())} & mine.keys()
-    return bool(gone) or any(are_at_odds(mine[key], theirs[key]) for key in mine.keys() & theirs.keys())
+    removed = {*one.get("without", ())} & theirs.keys() | {*other.get("without", ())} & mine.keys()
+    return bool(removed) or any(are_at_odds(mine[key], theirs[key]) for key in mine.keys() & theirs.keys())
 
 
 def _describe_fields(before: Mapping[str, Any], after: Mapping[str, Any]) -> DataChange | None:
     fields = {
-        key: found
+        key: inner
         for key, value in after.items()
-        if (found := describe_change(before[key], value) if key in before else {"to": thaw(value)}) is not None
+        if (inner := describe_change(before[key], value) if key in before else {"to": thaw(value)}) is not None
     }
-    gone = [key for key in before if key not in after]
-    told: dict[str, Any] = {"fields": fields} if fields else {}
-    return (told | {"without": gone} if gone else told) or None
+    removed = [key for key in before if key not in after]
+    change: dict[str, Any] = {"fields": fields} if fields else {}
+    return (change | {"without": removed} if removed else change) or None
 
 
 def _describe_entries(before: list[Any], after: list[Any]) -> DataChange | None:
@@ -88,8 +88,8 @@ def _describe_entries(before: list[Any], after: list[Any]) -> DataChange | None:
     out, added = thaw(before[head : len(before) - tail]), thaw(after[head : len(after) - tail])
     if not out and not added:
         return None
-    told: dict[str, Any] = {"in": added} if added else {}
-    return told | ({"at": head, "out": out} if out else {"at": head} if tail else {})
+    change: dict[str, Any] = {"in": added} if added else {}
+    return change | ({"at": head, "out": out} if out else {"at": head} if tail else {})
 
 
 def _apply_entries(entries: list[Any], change: DataChange) -> list[Any]:
@@ -101,21 +101,21 @@ def _apply_entries(entries: list[Any], change: DataChange) -> list[Any]:
         place = min(places, key=lambda each: abs(each - at))
         return [*entries[:place], *added, *entries[place + len(out) :]]
     # Others have changed what stood there: what went goes, as far as it is there, and what is new comes at the end.
-    gone, new = _less(out, added), _less(added, out)
-    return [*_less(entries, gone), *new]
+    removed, new = _less(out, added), _less(added, out)
+    return [*_less(entries, removed), *new]
 
 
 def _less(entries: Sequence[Any], others: Sequence[Any]) -> list[Any]:
     """The entries without the others, each of which takes one away."""
     away = Counter(map(_key_of, others))
-    left: list[Any] = []
+    remaining: list[Any] = []
     for each in entries:
         key = _key_of(each)
         if away[key]:
             away[key] -= 1
         else:
-            left.append(each)
-    return left
+            remaining.append(each)
+    return remaining
 
 
 def _key_of(value: Any) -> str:

@@ -97,9 +97,9 @@ class ContextManager:
                 try:
                     await settle(context.on_tool_call(result))
                 except Exception as error:
-                    told = describe_error(error)
-                    _LOGGER.warning("context '%s' failed on the call of '%s': %s", context.id, result.name, told)
-                    failures.append(ProviderFailed(_name_of(context), told))
+                    message = describe_error(error)
+                    _LOGGER.warning("context '%s' failed on the call of '%s': %s", context.id, result.name, message)
+                    failures.append(ProviderFailed(_name_of(context), message))
         return failures
 
     # --- one for each run
@@ -112,12 +112,12 @@ class ContextManager:
         """Returns the changes since `load`: name (`context:<id>`) → data as a JSON value."""
         return {_name_of(each): each.dump() for each in self._contexts.values() if each.is_changed}
 
-    def load(self, kept: Mapping[str, Any]) -> None:
+    def load(self, values: Mapping[str, Any]) -> None:
         """Take over what `dump` gave; other names are other owners' matter."""
         for each in self._contexts.values():
-            if _name_of(each) in kept:
-                each.load(kept[_name_of(each)])
-            changes = kept.get(f"{CHANGES_OF}{each.id}", ())
+            if _name_of(each) in values:
+                each.load(values[_name_of(each)])
+            changes = values.get(f"{CHANGES_OF}{each.id}", ())
             if changes:
                 each.load(reduce(apply_change, changes, each.dump()))
 
@@ -139,12 +139,14 @@ async def _render(context: AnyContext, query: str | None) -> str:
 
 def _list_sets(context: AnyContext) -> list[ToolSet]:
     try:
-        given = cast(object, context.tool_set())
-        sets = [*cast("Iterable[object]", given)] if isinstance(given, Iterable) else [] if given is None else [given]
+        answer = cast(object, context.tool_set())
+        sets = (
+            [*cast("Iterable[object]", answer)] if isinstance(answer, Iterable) else [] if answer is None else [answer]
+        )
     except Exception as error:  # Also of a generator, which fails while it is read.
         raise RunError(f"context '{context.id}': tool_set failed: {describe_error(error)}") from error
     for each in sets:
         if not isinstance(each, ToolSet):
             raise DefinitionError(f"context '{context.id}': tool_set must return ToolSets, found {each!r:.80}")
-    named = cast("list[ToolSet]", sets)
-    return [each if each.source else replace(each, source=f"context '{context.id}'") for each in named]
+    tool_sets = cast("list[ToolSet]", sets)
+    return [each if each.source else replace(each, source=f"context '{context.id}'") for each in tool_sets]

@@ -72,8 +72,8 @@ class RetrievalContext(TypedContext[D], Generic[D]):
             raise DefinitionError(f"context '{self.id}' has a retriever '{name}' already: choose another name")
         if rag is not None and documents:
             raise DefinitionError(f"context '{self.id}': documents are for an index made here; '{name}' has its own")
-        self._rags[name] = made = FtsRetriever(documents=documents) if rag is None else rag
-        return made
+        self._rags[name] = retriever = FtsRetriever(documents=documents) if rag is None else rag
+        return retriever
 
     async def query_context_rag(self, query: str, limit: int | None = None, *, rag: str | None = None) -> list[Hit]:
         """Searches with all retrievers or the named one; results are sorted by score, from 1.0 to 0.0.
@@ -95,19 +95,19 @@ class RetrievalContext(TypedContext[D], Generic[D]):
     async def load_rag_for_prompt(self, query: str, limit: int | None = None) -> str:
         """Formats the results as text: each hit below its retriever and id."""
         texts: list[str] = []
-        left = self.rag_tokens
+        room = self.rag_tokens
         for hit in await self.query_context_rag(query, limit):
             text = f"[{hit.metadata['rag']}: {hit.id}]\n{hit.text.strip()}"
-            left -= count_tokens(text)
-            if left < 0:
+            room -= count_tokens(text)
+            if room < 0:
                 break
             texts.append(text)
         return "\n\n".join(texts)
 
     async def prompt_text(self, query: str | None = None) -> str:
         own = await super().prompt_text(query)
-        found = await self.load_rag_for_prompt(query) if query and self._rags else ""
-        return "\n\n".join(text for text in (own, found) if text)
+        passages = await self.load_rag_for_prompt(query) if query and self._rags else ""
+        return "\n\n".join(text for text in (own, passages) if text)
 
     def fresh(self) -> Self:
         other = super().fresh()

@@ -123,11 +123,11 @@ class TypedContext(Generic[D]):
             refuse_other_kind(
                 function, (Callable, NoneType), f"context '{id}': {name} is a function of the context", DefinitionError
             )
-        given = {"render_prompt": render_prompt, "tool_set": tool_set, "on_tool_call": on_tool_call}
-        methods = {name: _to_method(each) for name, each in given.items() if each is not None}
+        functions = {"render_prompt": render_prompt, "tool_set": tool_set, "on_tool_call": on_tool_call}
+        methods = {name: _to_method(each) for name, each in functions.items() if each is not None}
         body = {"id": id, "description": description, "data_schema": data_schema, "merge": merge, **methods}
-        made = cast("type[Self]", type(f"{cls.__name__}_{id}", (cls,), body))
-        return made(initial_data)
+        context_class = cast("type[Self]", type(f"{cls.__name__}_{id}", (cls,), body))
+        return context_class(initial_data)
 
     if not TYPE_CHECKING:
 
@@ -178,21 +178,21 @@ class TypedContext(Generic[D]):
         own = self._data
         if isinstance(own, RootModel):
             return changes
-        written = own.model_dump(by_alias=True, round_trip=True, warnings=False)
-        present = cast("Mapping[str, Any]", _name_as_read(written, own, is_whole=True))
+        dump = own.model_dump(by_alias=True, round_trip=True, warnings=False)
+        present = cast("Mapping[str, Any]", _name_as_read(dump, own, is_whole=True))
         spellings = [
             {name, *(each for each in (field.alias, field.validation_alias) if isinstance(each, str))}
             for name, field in type(own).model_fields.items()
         ]
-        gone = {spelling for known in spellings if not known.isdisjoint(changes) for spelling in known}
-        return {**{key: value for key, value in present.items() if key not in gone}, **changes}
+        outdated = {spelling for names in spellings if not names.isdisjoint(changes) for spelling in names}
+        return {**{key: value for key, value in present.items() if key not in outdated}, **changes}
 
     def update_data(self, **changes: Any) -> None:
         """Replace some fields; the whole is checked again."""
-        known = self.data_schema.model_fields
+        fields = self.data_schema.model_fields
         for name in changes:
-            if name not in known and self.data_schema.model_config.get("extra") != "allow":
-                raise StateError(f"the data of context '{self.id}' have no field '{name}'{did_you_mean(name, known)}")
+            if name not in fields and self.data_schema.model_config.get("extra") != "allow":
+                raise StateError(f"the data of context '{self.id}' have no field '{name}'{did_you_mean(name, fields)}")
         with self._lock:
             self.set_data(self._data.model_copy(update=changes))
 
@@ -240,10 +240,10 @@ class TypedContext(Generic[D]):
     def to_json(self, data: D) -> Any:
         """Data that it has, or had, as `dump` gives them."""
         try:
-            written = data.model_dump(mode="json", by_alias=True, round_trip=True)
+            dump = data.model_dump(mode="json", by_alias=True, round_trip=True)
         except ValueError as error:
             raise StateError(f"the data of context '{self.id}' are no JSON values: {error}") from error
-        return _name_as_read(written, data, is_whole=False)
+        return _name_as_read(dump, data, is_whole=False)
 
     def load(self, value: Any) -> None:
         """Take over what `dump` gave, also before the schema was changed (`upgrade_data`); what does not fit is a
@@ -281,8 +281,8 @@ class TypedContext(Generic[D]):
         # An instance too: it may have been changed since it was checked.
         plain: Any = data
         if isinstance(data, BaseModel):
-            written = data.model_dump(by_alias=True, round_trip=True, warnings=False)
-            plain = _name_as_read(written, data, is_whole=True)
+            dump = data.model_dump(by_alias=True, round_trip=True, warnings=False)
+            plain = _name_as_read(dump, data, is_whole=True)
         return self._check_data(lambda: self.data_schema.model_validate(copy.deepcopy(plain)))
 
     def _check_data(self, validate: Callable[[], D]) -> D:
@@ -293,30 +293,30 @@ class TypedContext(Generic[D]):
             raise StateError(f"the data of {problem}") from error
 
 
-def _name_as_read(written: Any, value: Any, *, is_whole: bool) -> Any:
+def _name_as_read(dump: Any, value: Any, *, is_whole: bool) -> Any:
     """What pydantic wrote of a value, with the keys under which it reads them: a field may have one alias for each.
 
     `is_whole`: with the fields that are never written, as they are.
     """
     if isinstance(value, RootModel):
-        return _name_as_read(written, cast("RootModel[Any]", value).root, is_whole=is_whole)
-    if isinstance(value, BaseModel) and isinstance(written, dict):
-        left = dict(cast("dict[str, Any]", written))
-        found: dict[str, Any] = {}
+        return _name_as_read(dump, cast("RootModel[Any]", value).root, is_whole=is_whole)
+    if isinstance(value, BaseModel) and isinstance(dump, dict):
+        remaining = dict(cast("dict[str, Any]", dump))
+        named_fields: dict[str, Any] = {}
         for name, field in type(value).model_fields.items():
             key, inner = field.serialization_alias or name, getattr(value, name)
-            if key in left:
-                found[_key_of(name, field)] = _name_as_read(left.pop(key), inner, is_whole=is_whole)
+            if key in remaining:
+                named_fields[_key_of(name, field)] = _name_as_read(remaining.pop(key), inner, is_whole=is_whole)
             elif is_whole:
-                found[_key_of(name, field)] = inner
-        return found | left
-    if isinstance(value, Mapping) and isinstance(written, dict):
-        entries = zip(cast("dict[Any, Any]", written).items(), cast("Mapping[Any, Any]", value).values(), strict=False)
+                named_fields[_key_of(name, field)] = inner
+        return named_fields | remaining
+    if isinstance(value, Mapping) and isinstance(dump, dict):
+        entries = zip(cast("dict[Any, Any]", dump).items(), cast("Mapping[Any, Any]", value).values(), strict=False)
         return {key: _name_as_read(each, inner, is_whole=is_whole) for (key, each), inner in entries}
-    if type(written) in (list, tuple) and isinstance(value, list | tuple):
-        pairs = zip(written, cast("Sequence[Any]", value), strict=False)
-        return type(written)(_name_as_read(each, inner, is_whole=is_whole) for each, inner in pairs)
-    return written
+    if type(dump) in (list, tuple) and isinstance(value, list | tuple):
+        pairs = zip(dump, cast("Sequence[Any]", value), strict=False)
+        return type(dump)(_name_as_read(each, inner, is_whole=is_whole) for each, inner in pairs)
+    return dump
 
 
 def _key_of(name: str, field: FieldInfo) -> str:
@@ -326,17 +326,17 @@ def _key_of(name: str, field: FieldInfo) -> str:
     return next((each for each in choices if isinstance(each, str)), name)
 
 
-def _to_method(given: Any) -> Callable[..., Any]:
+def _to_method(function: Any) -> Callable[..., Any]:
     """A function, or what it always gives, as a method: a callable object in a class would not be bound."""
 
     def method(self: Any, *args: Any) -> Any:
-        return given(self, *args) if callable(given) else given
+        return function(self, *args) if callable(function) else function
 
     return method
 
 
 def _format_problems(error: ValidationError) -> str:
     """Formats pydantic's errors, five at most."""
-    found = error.errors(include_url=False, include_context=False)
-    lines = [f"{'.'.join(map(str, each['loc'])) or 'the data'}: {each['msg']}" for each in found[:5]]
-    return "; ".join([*lines, f"and {len(found) - 5} more"] if len(found) > 5 else lines)
+    problems = error.errors(include_url=False, include_context=False)
+    lines = [f"{'.'.join(map(str, each['loc'])) or 'the data'}: {each['msg']}" for each in problems[:5]]
+    return "; ".join([*lines, f"and {len(problems) - 5} more"] if len(problems) > 5 else lines)

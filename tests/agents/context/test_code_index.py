@@ -30,7 +30,7 @@ def put(root: Path, files: dict[str, str]) -> None:
 
 
 def found(index: CodeIndex, query: str) -> list[str]:
-    return [f"{each.path} {each.definition.name}".strip() for each in index.search(query).found]
+    return [f"{each.path} {each.definition.name}".strip() for each in index.search(query).definitions]
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def test_a_query_without_an_answer_finds_nothing(index: CodeIndex, query: str) -
 
 
 def test_scores_fall_and_stay_between_zero_and_one(index: CodeIndex) -> None:
-    scores = [each.score for each in index.search("cart item price").found]
+    scores = [each.score for each in index.search("cart item price").definitions]
     assert scores == sorted(scores, reverse=True)
     assert all(0 < score <= 1 for score in scores)
 
@@ -133,7 +133,7 @@ def test_binaries_and_broken_encodings_spoil_nothing(root: Path, index: CodeInde
 def test_what_there_was_no_time_for_is_indexed_by_the_next_search(root: Path) -> None:
     index = CodeIndex(CodeTree(root), seconds=-1)
     searched = index.search("cart")
-    assert (searched.indexed, searched.files, searched.is_whole, searched.found) == (0, 4, False, [])
+    assert (searched.indexed, searched.files, searched.is_whole, searched.definitions) == (0, 4, False, [])
     index._seconds = 60
     assert index.search("cart").is_whole
 

@@ -33,7 +33,7 @@ def test_code_is_found_by_what_its_docstring_said(tmp_path: Path) -> None:
     reciprocal, found = 0.0, 0
     asked = queries[::6]
     for query in asked:
-        files = list(dict.fromkeys(hit.path for hit in index.search(query.text).found))
+        files = list(dict.fromkeys(hit.path for hit in index.search(query.text).definitions))
         place = files.index(query.path) + 1 if query.path in files else 0
         reciprocal += 1 / place if place else 0
         found += 0 < place <= 5

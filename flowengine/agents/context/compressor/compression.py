@@ -72,7 +72,7 @@ class Unit(NamedTuple):
 
 def units_of(fragments: Sequence[Fragment]) -> list[Unit]:
     """The units of the fragments that are not pinned, in the order of their beginnings."""
-    found: dict[tuple[str, int, int], list[TextPiece]] = {}
+    pieces_by_key: dict[tuple[str, int, int], list[TextPiece]] = {}
     before = ("", -1, -1)
     source = ""
     for number, fragment in enumerate(fragments):
@@ -81,14 +81,17 @@ def units_of(fragments: Sequence[Fragment]) -> list[Unit]:
         for place, text in enumerate(pieces_of(fragment)):
             if fragment.group:
                 key = (fragment.group, -1, -1)
-                is_result = _is_called_result(fragment, is_later=key in found)
+                is_result = _is_called_result(fragment, is_later=key in pieces_by_key)
             else:
                 is_result = _RESULT_START.match(text) is not None or _is_called_result(fragment, is_later=False)
                 # A result goes with the call right before it.
                 key = before if is_result and fragment.source == source else ("", number, place)
-            found.setdefault(key, []).append(TextPiece(number, place, text, is_result))
+            pieces_by_key.setdefault(key, []).append(TextPiece(number, place, text, is_result))
             before, source = key, fragment.source
-    return [Unit(tuple(pieces), max(fragments[each.fragment].priority for each in pieces)) for pieces in found.values()]
+    return [
+        Unit(tuple(pieces), max(fragments[each.fragment].priority for each in pieces))
+        for pieces in pieces_by_key.values()
+    ]
 
 
 def _is_called_result(fragment: Fragment, *, is_later: bool) -> bool:
@@ -133,12 +136,12 @@ class Compression:
         self,
         fragments: Sequence[Fragment],
         room: int,
-        asked: Collection[str],
+        query_terms: Collection[str],
         words: Messages,
         count: Callable[[str], int],
     ) -> None:
         self._fragments = fragments
-        self._asked = asked
+        self._query_terms = query_terms
         self._words = words
         self._count = count = cache(count)
         self._pinned = [each.text for each in fragments if each.pinned]
@@ -198,14 +201,14 @@ class Compression:
     def fragments(self) -> list[Fragment]:
         """Returns the remaining fragments in order, with the list of facts between the middle and the newest ones."""
         lines = sorted(self._lines(), key=lambda line: line.at)
-        found: list[Fragment] = []
+        fragments: list[Fragment] = []
         for (number, source), same in groupby(lines, key=lambda line: (line.at[0], line.source)):
             texts = [line.text for line in same]
             if source:
-                found.append(Fragment("\n\n".join(texts), _SOURCE, label=source))
+                fragments.append(Fragment("\n\n".join(texts), _SOURCE, label=source))
             else:
-                found.append(of_pieces(self._fragments[number], texts))
-        return found
+                fragments.append(of_pieces(self._fragments[number], texts))
+        return fragments
 
     def _lines(self) -> Iterator[_Line]:
         for number, fragment in enumerate(self._fragments):
@@ -221,11 +224,11 @@ class Compression:
     # --- units
 
     def _begin_of_newest(self) -> int:
-        left = self.room * _NEWEST_SHARE
+        room = self.room * _NEWEST_SHARE
         begin = len(self._originals)
-        while begin > 1 and (begin == len(self._originals) or self._tokens(self._originals[begin - 1]) <= left):
+        while begin > 1 and (begin == len(self._originals) or self._tokens(self._originals[begin - 1]) <= room):
             begin -= 1
-            left -= self._tokens(self._originals[begin])
+            room -= self._tokens(self._originals[begin])
         return begin
 
     def _present(self) -> list[tuple[int, Unit]]:
@@ -263,7 +266,7 @@ class Compression:
         if tokens < _LONG_PIECE:
             return piece
         room = int(tokens * _EXTRACTED_SHARE)
-        return piece._replace(text=extract_sentences(piece.text, room, self._asked, self._count))
+        return piece._replace(text=extract_sentences(piece.text, room, self._query_terms, self._count))
 
     def _reduce(self, number: int, unit: Unit, least: int) -> None:
         """Shorten a unit by what is too much, its longest piece to `least` tokens: by lines, or else in its middle."""
@@ -273,7 +276,7 @@ class Compression:
                 return
             longest = max(unit.pieces, key=lambda each: self._count(each.text))
             room = max(self._count(longest.text) - excess - 1, least)
-            lines = extract_sentences(longest.text, room, self._asked, self._count)
+            lines = extract_sentences(longest.text, room, self._query_terms, self._count)
             text = lines if self._count(lines) <= room else ends_of(longest.text, room, self._count) or MARK
             if self._count(text) >= self._count(longest.text):
                 return
@@ -291,6 +294,6 @@ class Compression:
         return sum(self._tokens(each) for each in units if each) + self._count(self._facts_text(units)) + 1
 
     def _facts_text(self, units: _Units) -> str:
-        seen = merge_facts(map(self._facts_of, [*self._pinned, *(each.text for each in units if each)]))
-        lost = unseen(self._facts, seen)
-        return facts_text(self._words, lost, int(self.room * _FACTS_SHARE), self._count)
+        visible = merge_facts(map(self._facts_of, [*self._pinned, *(each.text for each in units if each)]))
+        missing = unseen(self._facts, visible)
+        return facts_text(self._words, missing, int(self.room * _FACTS_SHARE), self._count)

@@ -143,20 +143,20 @@ class ContextCompressorProvider(ContextProvider):
     ) -> None:
         """Put a summary in the middle's place: the one that is remembered where it still does, else a new one."""
         middle = tuple(_hash(each) for each in work.middle)
-        covered, known = self._remembered
+        covered, summary = self._remembered
         number = len(covered) if covered and middle[: len(covered)] == covered else 0
         if number:
-            work.summarise(known, number)
+            work.summarise(summary, number)
         if not middle or work.is_enough:
             return
         room = max(int(work.room * _SUMMARY_SHARE), 50)
         material = shorten_text(work.material(number), _MAX_MATERIAL, count_tokens)
         if not material:
             return
-        asked = summary_request(words, model.name, query, material, room, previous=known if number else "")
+        base_request = summary_request(words, model.name, query, material, room, previous=summary if number else "")
         options = default_options(model)
-        temperature = None if DECIDING & options.keys() else asked.temperature
-        request = replace(asked, temperature=temperature, extra=options)
+        temperature = None if DECIDING & options.keys() else base_request.temperature
+        request = replace(base_request, temperature=temperature, extra=options)
         try:
             with anyio.fail_after(_PATIENCE):
                 complete = (

@@ -108,11 +108,11 @@ def merge_facts(facts: Iterable[TextFacts]) -> TextFacts:
     )
 
 
-def unseen(facts: TextFacts, seen: TextFacts) -> TextFacts:
+def unseen(facts: TextFacts, visible: TextFacts) -> TextFacts:
     """Those of the facts that are not among others."""
-    known = map(frozenset[str], seen)
+    visible_kinds = map(frozenset[str], visible)
     return TextFacts(
-        *(tuple(each for each in kind if each not in others) for kind, others in zip(facts, known, strict=True))
+        *(tuple(each for each in kind if each not in others) for kind, others in zip(facts, visible_kinds, strict=True))
     )
 
 
@@ -120,24 +120,24 @@ def facts_text(words: Messages, facts: TextFacts, room: int, count: Callable[[st
     """The facts as a text of so many tokens at most: paths before errors before ids, and the newest of each."""
     if facts == NO_FACTS:
         return ""
-    left = room - count(words("compression.facts"))
-    kept: list[list[str]] = []
+    rest = room - count(words("compression.facts"))
+    kinds: list[list[str]] = []
     for kind in facts:
         newest: list[str] = []
         for each in reversed(kind):
             cost = count(each) + 2
-            if cost > left:
+            if cost > rest:
                 break
-            left -= cost
+            rest -= cost
             newest.insert(0, each)
-        kept.append(newest)
-    paths, errors, ids = kept
+        kinds.append(newest)
+    paths, errors, ids = kinds
     lines = [
         words("compression.paths", list=", ".join(paths)) if paths else "",
         *([words("compression.errors"), *(f"- {each}" for each in errors)] if errors else []),
         words("compression.ids", list=", ".join(ids)) if ids else "",
     ]
-    return "\n".join([words("compression.facts"), *(line for line in lines if line)]) if any(kept) else ""
+    return "\n".join([words("compression.facts"), *(line for line in lines if line)]) if any(kinds) else ""
 
 
 def _unique(values: Iterable[str]) -> tuple[str, ...]:
@@ -149,7 +149,7 @@ _LINES_AT_ENDS: Final = 2
 """Lines at the beginning and at the end that stay."""
 
 
-def extract_sentences(text: str, room: int, asked: Collection[str], count: Callable[[str], int]) -> str:
+def extract_sentences(text: str, room: int, query_terms: Collection[str], count: Callable[[str], int]) -> str:
     """The text in about `room` tokens, marks included; as it is where it fits or where nothing can be left out.
 
     Its first and last lines stay; of the rest what holds facts and terms of the query, and what the text says in
@@ -161,15 +161,17 @@ def extract_sentences(text: str, room: int, asked: Collection[str], count: Calla
     if len(units) <= 2 * _LINES_AT_ENDS:
         return "\n".join(units)  # Blank lines are the first to go.
     costs = [count(unit) + 1 for unit in units]
-    kept = {*range(_LINES_AT_ENDS), *range(len(units) - _LINES_AT_ENDS, len(units))}
-    left = room - sum(costs[each] for each in kept)
+    numbers = {*range(_LINES_AT_ENDS), *range(len(units) - _LINES_AT_ENDS, len(units))}
+    rest = room - sum(costs[each] for each in numbers)
     for number in sorted(
-        range(_LINES_AT_ENDS, len(units) - _LINES_AT_ENDS), key=_score_units(units, asked).__getitem__, reverse=True
+        range(_LINES_AT_ENDS, len(units) - _LINES_AT_ENDS),
+        key=_score_units(units, query_terms).__getitem__,
+        reverse=True,
     ):
-        if costs[number] <= left:
-            kept.add(number)
-            left -= costs[number]
-    return _insert_marks(units, sorted(kept))
+        if costs[number] <= rest:
+            numbers.add(number)
+            rest -= costs[number]
+    return _insert_marks(units, sorted(numbers))
 
 
 def ends_of(text: str, room: int, count: Callable[[str], int]) -> str:
@@ -181,11 +183,11 @@ def ends_of(text: str, room: int, count: Callable[[str], int]) -> str:
     if count(text) <= room:
         return text
     begin = shorten_text(text, room // 2, count)
-    left = room - count(begin)
-    if not begin or left < 1:
+    rest = room - count(begin)
+    if not begin or rest < 1:
         return begin
-    longest = min(len(text), left * 200)
-    length = bisect_right(range(longest + 1), left, key=lambda number: count(text[len(text) - number :])) - 1
+    longest = min(len(text), rest * 200)
+    length = bisect_right(range(longest + 1), rest, key=lambda number: count(text[len(text) - number :])) - 1
     end = text[len(text) - length :]
     _, space, whole = end.partition(" ")
     return f"{begin} {(whole if space else end).lstrip()}".rstrip()
@@ -193,29 +195,29 @@ def ends_of(text: str, room: int, count: Callable[[str], int]) -> str:
 
 def _split_units(text: str) -> list[str]:
     """Lines; of long ones the sentences."""
-    found: list[str] = []
+    units: list[str] = []
     for line in text.splitlines():
         if line.strip():
-            found += _SENTENCE.split(line) if len(line) > 200 else [line]
-    return found
+            units += _SENTENCE.split(line) if len(line) > 200 else [line]
+    return units
 
 
-def _score_units(units: Sequence[str], asked: Collection[str]) -> list[float]:
+def _score_units(units: Sequence[str], query_terms: Collection[str]) -> list[float]:
     terms = [set(stems(unit)) for unit in units]
     spread = Counter(term for each in terms for term in each)
-    wanted = set(asked)
-    return [_score_unit(unit, each, spread, len(units), wanted) for unit, each in zip(units, terms, strict=True)]
+    query_set = set(query_terms)
+    return [_score_unit(unit, each, spread, len(units), query_set) for unit, each in zip(units, terms, strict=True)]
 
 
-def _score_unit(unit: str, terms: set[str], spread: Counter[str], total: int, wanted: set[str]) -> float:
+def _score_unit(unit: str, terms: set[str], spread: Counter[str], total: int, query_terms: set[str]) -> float:
     rarity = sum(log(1 + total / spread[term]) for term in terms) / (4 + len(terms))
-    return rarity + 2 * len(terms & wanted) + (1 if facts_of(unit) != NO_FACTS else 0)
+    return rarity + 2 * len(terms & query_terms) + (1 if facts_of(unit) != NO_FACTS else 0)
 
 
-def _insert_marks(units: Sequence[str], kept: Sequence[int]) -> str:
+def _insert_marks(units: Sequence[str], numbers: Sequence[int]) -> str:
     lines: list[str] = []
     before = -1
-    for number in kept:
+    for number in numbers:
         if number != before + 1:
             lines.append(MARK)
         lines.append(units[number])

@@ -97,7 +97,7 @@ class FoundDefinition(NamedTuple):
 class Searched(NamedTuple):
     """The result of a search, and how much of the tree was searched."""
 
-    found: Sequence[FoundDefinition]
+    definitions: Sequence[FoundDefinition]
     """Of the best file first, and of each file the best first."""
     indexed: int
     """Files that are in the index."""
@@ -122,26 +122,26 @@ class CodeIndex:
         """The definitions nearest to a query, once the index has caught up with the files."""
         with self._lock:
             listing = self._tree.listing()
-            held = self._catch_up(listing)
-            is_whole = listing.is_whole and held == len(listing.files)
-            return Searched(self._named_first(query, self._rank_units(query)), held, len(listing.files), is_whole)
+            file_count = self._catch_up(listing)
+            is_whole = listing.is_whole and file_count == len(listing.files)
+            return Searched(self._named_first(query, self._rank_units(query)), file_count, len(listing.files), is_whole)
 
     # --- keeping up
 
     def _catch_up(self, listing: FileListing) -> int:
         """Take in what is new or changed and let go of what is gone, for so long; how many files are held."""
         rows: list[tuple[str, int, int]] = self._all("SELECT path, modified, size FROM files")
-        known = {path: FileStamp(modified, size) for path, modified, size in rows}
+        stamps = {path: FileStamp(modified, size) for path, modified, size in rows}
         with self._connection:  # All of it, or nothing.
             self._connection.execute("BEGIN")
-            for path, stamp in known.items():
+            for path, stamp in stamps.items():
                 if listing.files.get(path) != stamp:
                     self._forget(path)
             until = time.monotonic() + self._seconds
             for path, stamp in listing.files.items():
                 if time.monotonic() > until:
                     break
-                if known.get(path) != stamp:
+                if stamps.get(path) != stamp:
                     self._take_in(path, stamp)
         if self._dead > _DEAD + self._count("units"):
             self._connection.close()
@@ -191,15 +191,15 @@ class CodeIndex:
     def _named_first(self, query: str, ranked: list[FoundDefinition]) -> list[FoundDefinition]:
         """The files that the query names by path, then what they import, then all others as they are ranked."""
         files = dict.fromkeys(path for (path,) in self._all("SELECT path FROM files ORDER BY row"))
-        named = named_files(query, files)
-        if not named:
+        mentions = named_files(query, files)
+        if not mentions:
             return ranked
         of_file: dict[str, list[FoundDefinition]] = {}
         for each in ranked:
             of_file.setdefault(each.path, []).append(each)
-        imported = dict.fromkeys(each for path in named for each in self._imports(path, files))
+        imported = dict.fromkeys(each for path in mentions for each in self._imports(path, files))
         near = sorted(imported, key=lambda path: list(of_file).index(path) if path in of_file else len(of_file))
-        order = dict.fromkeys([*named, *near, *of_file])
+        order = dict.fromkeys([*mentions, *near, *of_file])
         return [each for path in order for each in of_file.get(path) or self._definitions(path)]
 
     def _imports(self, path: str, files: Collection[str]) -> list[str]:
@@ -265,14 +265,14 @@ class CodeIndex:
 
 def _group_by_file(scores: Mapping[tuple[int, int], float]) -> list[list[tuple[int, float]]]:
     """(unit, score) of each file, the best first; the files by their best units."""
-    found: dict[int, list[tuple[int, float]]] = {}
+    units_by_file: dict[int, list[tuple[int, float]]] = {}
     for (unit, file), score in sorted(scores.items(), key=lambda pair: -pair[1]):
-        found.setdefault(file, []).append((unit, score))
+        units_by_file.setdefault(file, []).append((unit, score))
 
     def standing(units: list[tuple[int, float]]) -> float:
         return units[0][1] + _FURTHER_WEIGHT * sum(score for _, score in units[1:4])
 
-    return sorted(found.values(), key=standing, reverse=True)
+    return sorted(units_by_file.values(), key=standing, reverse=True)
 
 
 def _subject_of(text: str) -> str:

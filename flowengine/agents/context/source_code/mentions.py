@@ -51,11 +51,11 @@ def coverage(query: str) -> Callable[[str], float]:
         (*asked_terms(query, is_stemmed=False)[:_MAX_TERM_LENGTH], *asked_terms(query)[:_MAX_TERM_LENGTH])
     )
     words = sorted((each for each in both if len(each) > 2 or not each.isascii()), key=len, reverse=True)
-    said = re.compile("|".join(map(re.escape, words)) or "(?!)")
+    pattern = re.compile("|".join(map(re.escape, words)) or "(?!)")
 
     def covered(name: str) -> float:
         plain = _normalize(name)
-        return 1 - len(said.sub("", plain)) / len(plain) if plain else 0.0
+        return 1 - len(pattern.sub("", plain)) / len(plain) if plain else 0.0
 
     return covered
 
@@ -79,16 +79,16 @@ def named_files(question: str, files: Collection[str]) -> list[str]:
     >>> named_files("What does ./app/walk.py do with app.state?", ["src/app/walk.py", "src/app/state.py", "walk.md"])
     ['src/app/walk.py', 'src/app/state.py']
     """
-    named: dict[str, None] = {}
-    for found in sorted([*_PATH.finditer(question), *_MODULE.finditer(question)], key=lambda each: each.start()):
-        path = normpath(found[0].replace("\\", "/")).lstrip("./~")
-        meant = _find_by_ending(path, files) or [
+    paths: dict[str, None] = {}
+    for match in sorted([*_PATH.finditer(question), *_MODULE.finditer(question)], key=lambda each: each.start()):
+        path = normpath(match[0].replace("\\", "/")).lstrip("./~")
+        matches = _find_by_ending(path, files) or [
             each for each in files if path.endswith(f"/{each}")
         ]  # From further above.
-        meant = meant or _find_by_ending(f"{found[0].replace('.', '/')}.py", files)
-        if len(meant) <= _MOST:
-            named |= dict.fromkeys(meant)
-    return list(named)
+        matches = matches or _find_by_ending(f"{match[0].replace('.', '/')}.py", files)
+        if len(matches) <= _MOST:
+            paths |= dict.fromkeys(matches)
+    return list(paths)
 
 
 def imported_files(path: str, text: str, files: Collection[str]) -> list[str]:
@@ -98,16 +98,16 @@ def imported_files(path: str, text: str, files: Collection[str]) -> list[str]:
     >>> imported_files("app/walk.py", text, ["app/state.py", "app/graph.py", "graph.py"])
     ['app/state.py', 'app/graph.py']
     """
-    wanted = _python_imports(path, text) if path.endswith((".py", ".pyi")) else _quoted_imports(path, text)
-    found: dict[str, None] = {}
-    for candidates in wanted:
+    imports = _python_imports(path, text) if path.endswith((".py", ".pyi")) else _quoted_imports(path, text)
+    paths: dict[str, None] = {}
+    for candidates in imports:
         for each in candidates:
-            meant = [each] if each in files else [] if each.startswith(".") else _find_by_ending(each, files)
-            if 0 < len(meant) <= _MOST:
-                found |= dict.fromkeys(meant)
+            matches = [each] if each in files else [] if each.startswith(".") else _find_by_ending(each, files)
+            if 0 < len(matches) <= _MOST:
+                paths |= dict.fromkeys(matches)
                 break
-    found.pop(path, None)
-    return list(found)
+    paths.pop(path, None)
+    return list(paths)
 
 
 def _find_by_ending(path: str, files: Collection[str]) -> list[str]:

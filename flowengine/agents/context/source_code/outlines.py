@@ -38,12 +38,12 @@ def own_lines(definition: Definition, lines: Lines) -> list[tuple[int, str]]:
     >>> own_lines(Definition("Cart", 1, 4, ((3, 3),)), ["class Cart:", " def total(self):", "  return 1", " x = 2"])
     [(1, 'class Cart:'), (2, ' def total(self):'), (4, ' x = 2')]
     """
-    found: list[tuple[int, str]] = []
+    numbered: list[tuple[int, str]] = []
     at = definition.start
     for first, last in (*definition.holes, (definition.end + 1, definition.end + 1)):
-        found += [(number, lines[number - 1]) for number in range(at, first)]
+        numbered += [(number, lines[number - 1]) for number in range(at, first)]
         at = max(at, last + 1)
-    return found
+    return numbered
 
 
 def language_of(path: str) -> str:
@@ -199,10 +199,10 @@ def _find_starts(lines: Lines) -> Iterator[_Start]:
     for number, line in enumerate(lines, 1):
         if len(line) > _MAX_LINE_LENGTH or not line.strip():
             continue
-        if found := _KEYWORD.match(line):
-            yield _Start(number, found["name"], _measure_indent(line), found["holds"] is not None)
-        elif found := _ASSIGNED.match(line) or (_CALLABLE.match(line) if _opens_body(lines, number) else None):
-            yield _Start(number, found["name"], _measure_indent(line), has_members=False)
+        if match := _KEYWORD.match(line):
+            yield _Start(number, match["name"], _measure_indent(line), match["holds"] is not None)
+        elif match := _ASSIGNED.match(line) or (_CALLABLE.match(line) if _opens_body(lines, number) else None):
+            yield _Start(number, match["name"], _measure_indent(line), has_members=False)
 
 
 def _opens_body(lines: Lines, number: int) -> bool:
@@ -215,8 +215,8 @@ def _find_headings(lines: Lines) -> Iterator[_Start]:
     is_code = False
     for number, line in enumerate(lines, 1):
         is_code ^= line.lstrip().startswith(("```", "~~~"))
-        if not is_code and len(line) <= _MAX_LINE_LENGTH and (found := _HEADING.match(line)):
-            yield _Start(number, found["name"], len(found["level"]), has_members=True)
+        if not is_code and len(line) <= _MAX_LINE_LENGTH and (match := _HEADING.match(line)):
+            yield _Start(number, match["name"], len(match["level"]), has_members=True)
 
 
 def _measure_indent(line: str) -> int:
@@ -230,19 +230,19 @@ def _measure_indent(line: str) -> int:
 def _find_extents(lines: Lines, starts: Mapping[int, _Start]) -> list[_Extent]:
     """A definition goes on for as long as lines are indented more than its first one, and to what closes it."""
     ends: dict[int, int] = {}
-    opened: list[_Start] = []
+    stack: list[_Start] = []
     last = 0
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         indent = _measure_indent(line)
-        while opened and opened[-1].depth >= indent:
-            is_level = opened[-1].depth == indent and number not in starts
+        while stack and stack[-1].depth >= indent:
+            is_level = stack[-1].depth == indent and number not in starts
             if is_level and _CONTINUED.match(line):
                 break
-            ends[opened.pop().line] = number if is_level and _CLOSER.match(line) else last
+            ends[stack.pop().line] = number if is_level and _CLOSER.match(line) else last
         if number in starts:
-            opened.append(starts[number])
+            stack.append(starts[number])
         last = number
     return [_Extent(each, _find_comment_start(lines, each.line), ends.get(each.line, last)) for each in starts.values()]
 
@@ -256,14 +256,14 @@ def _find_comment_start(lines: Lines, line: int) -> int:
 
 def _find_sections(headings: Iterable[_Start], last: int) -> list[_Extent]:
     """A section goes on to the next heading of its level or above."""
-    found = list(headings)
+    starts = list(headings)
     ends: dict[int, int] = {}
-    opened: list[_Start] = []
-    for heading in found:
-        while opened and opened[-1].depth >= heading.depth:
-            ends[opened.pop().line] = heading.line - 1
-        opened.append(heading)
-    return [_Extent(each, each.line, ends.get(each.line, last)) for each in found]
+    stack: list[_Start] = []
+    for heading in starts:
+        while stack and stack[-1].depth >= heading.depth:
+            ends[stack.pop().line] = heading.line - 1
+        stack.append(heading)
+    return [_Extent(each, each.line, ends.get(each.line, last)) for each in starts]
 
 
 # --- What is inside of what
@@ -305,15 +305,15 @@ def _find_holes(scope: _Scope, is_all: bool) -> Iterator[tuple[int, int]]:
 
 def _split_pieces(lines: Lines) -> list[Definition]:
     """So many lines each, or fewer where a blank line comes near the end."""
-    found: list[Definition] = []
+    pieces: list[Definition] = []
     start = 1
     while start <= len(lines):
         end = min(start + _BLOCK_LINES - 1, len(lines))
         blank = next((at for at in range(end, start + _BLOCK_LINES // 2, -1) if not lines[at - 1].strip()), end)
         end = blank if end < len(lines) else end
-        found.append(Definition("", start, end))
+        pieces.append(Definition("", start, end))
         start = end + 1
-    return found
+    return pieces
 
 
 def outline(path: str, lines: Lines) -> list[Definition]:

@@ -61,24 +61,24 @@ class SourceCodeProvider(ContextProvider):
         codebase_path: str | os.PathLike[str] = "./src",
         max_files: int = 5,
         *,
-        found: Path | None = None,
+        folder: Path | None = None,
         root: Path | None = None,
     ) -> None:
-        """`found`: where the folder is, for a path that is not relative to the current one; `root`: of its project."""
+        """`folder`: where the folder is, for a path that is not relative to the current one; `root`: of its project."""
         check_arguments(SourceCodeProvider.__init__, locals(), ParameterError)
         if max_files < 1:
             raise ParameterError(f"max_files must be at least 1, not {max_files}", "max_files")
         self.codebase_path = os.fspath(codebase_path)
         self.max_files = max_files
-        self._folder = locate_path(codebase_path, None, parameter="codebase_path") if found is None else found
+        self._folder = locate_path(codebase_path, None, parameter="codebase_path") if folder is None else folder
         self._check()
         self._index = _get_index(self._folder, Path.cwd() if root is None else root)
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], *, root: Path | None = None) -> Self:
-        given = config.get("codebase_path", "./src")
-        found = locate_path(given, root, parameter="codebase_path")
-        return cls(given, config.get("max_files", 5), found=found, root=root)
+        path = config.get("codebase_path", "./src")
+        folder = locate_path(path, root, parameter="codebase_path")
+        return cls(path, config.get("max_files", 5), folder=folder, root=root)
 
     def get_context(self, query: str, previous_context: str | None = None, **kwargs: Any) -> str:
         return join_fragments(self.fragments(query, (), **kwargs))
@@ -87,7 +87,7 @@ class SourceCodeProvider(ContextProvider):
         """A fragment for each definition; those of the best file first, in the order of their lines."""
         self._check()
         searched = self._index.search(query)
-        quoted = [each for spans in self._choose_quotations(searched.found) for each in spans]
+        quoted = [each for spans in self._choose_quotations(searched.definitions) for each in spans]
         return [*quoted, *self._incomplete(searched, kwargs.get("locale", "en"))] if quoted else []
 
     def fresh(self) -> SourceCodeProvider:
@@ -97,26 +97,28 @@ class SourceCodeProvider(ContextProvider):
         if not os.path.isdir(self._folder):
             raise MissingFileError(f"the folder '{self.codebase_path}' is not there", "codebase_path")
 
-    def _choose_quotations(self, found: Sequence[FoundDefinition]) -> Iterator[list[Fragment]]:
+    def _choose_quotations(self, definitions: Sequence[FoundDefinition]) -> Iterator[list[Fragment]]:
         """The quotations of each of the best files. A file that has gone meanwhile makes room for the next."""
         of_file: dict[str, list[FoundDefinition]] = {}
-        for each in found:
+        for each in definitions:
             of_file.setdefault(each.path, []).append(each)
-        shown = 0
+        file_count = 0
         for path, parts in of_file.items():
-            lines = lines_of(self._folder / path) if shown < self.max_files else None
+            lines = lines_of(self._folder / path) if file_count < self.max_files else None
             if lines is not None:
                 best = _choose_fitting([each for each in parts if each.definition.start <= len(lines)], lines)
-                ranks = {each: -shown * _MAX_FILE_LINES - place for place, each in enumerate(best)}
+                ranks = {each: -file_count * _MAX_FILE_LINES - place for place, each in enumerate(best)}
                 ordered = sorted(best, key=lambda each: (each.start, -each.end))
                 yield [self._quotation(path, each, lines)._replace(priority=ranks[each]) for each in ordered]
-                shown += 1
+                file_count += 1
 
     def _quotation(self, path: str, definition: Definition, lines: Lines) -> Fragment:
-        shown = path if os.path.isabs(self.codebase_path) else os.path.normpath(f"{self.codebase_path}/{path}")
+        display_path = path if os.path.isabs(self.codebase_path) else os.path.normpath(f"{self.codebase_path}/{path}")
         own = _current_lines(definition, lines)
         label = (
-            f"{Path(shown).as_posix()}:{own[0][0]}-{own[min(len(own), _MAX_DEFINITION_LINES) - 1][0]}" if own else shown
+            f"{Path(display_path).as_posix()}:{own[0][0]}-{own[min(len(own), _MAX_DEFINITION_LINES) - 1][0]}"
+            if own
+            else display_path
         )
         title = f"{label} {definition.name}".rstrip()
         fences = (len(line) - len(line.lstrip("`")) for line in (line.lstrip() for _, line in own))
@@ -131,8 +133,8 @@ class SourceCodeProvider(ContextProvider):
             return []
         # Where the look at the folders ended early, their number is unknown.
         files = f"{searched.files}+" if searched.indexed == searched.files else searched.files
-        said = load_messages(locale)("source_code.incomplete", searched=searched.indexed, files=files)
-        return [Fragment(said, self.provider_name, label="not all files were searched")]
+        message = load_messages(locale)("source_code.incomplete", searched=searched.indexed, files=files)
+        return [Fragment(message, self.provider_name, label="not all files were searched")]
 
 
 def _get_index(folder: Path, root: Path) -> CodeIndex:
@@ -141,16 +143,18 @@ def _get_index(folder: Path, root: Path) -> CodeIndex:
     return _indexes.setdefault(key, CodeIndex(CodeTree(folder, root))) if index is None else index
 
 
-def _choose_fitting(found: Sequence[FoundDefinition], lines: Lines) -> list[Definition]:
+def _choose_fitting(definitions: Sequence[FoundDefinition], lines: Lines) -> list[Definition]:
     """The best definition of a file, and those whose lines fit in beside it; where one does not, the next may."""
-    sizes = {each: max(1, min(len(_current_lines(each.definition, lines)), _MAX_DEFINITION_LINES)) for each in found}
-    further = sorted(found[1:], key=lambda each: _LENGTH_PENALTY * math.log(sizes[each]) - each.score)
+    sizes = {
+        each: max(1, min(len(_current_lines(each.definition, lines)), _MAX_DEFINITION_LINES)) for each in definitions
+    }
+    further = sorted(definitions[1:], key=lambda each: _LENGTH_PENALTY * math.log(sizes[each]) - each.score)
     fitting: list[Definition] = []
-    left = _MAX_FILE_LINES
-    for each in (*found[:1], *further):
-        if sizes[each] <= left:
+    room = _MAX_FILE_LINES
+    for each in (*definitions[:1], *further):
+        if sizes[each] <= room:
             fitting.append(each.definition)
-            left -= sizes[each]
+            room -= sizes[each]
     return fitting
 
 

@@ -176,10 +176,10 @@ class CodeTree:
                 return FileListing(files, False, large)
             if any(each.name in _MARKER_FILES for each in entries) and folder.prefix:
                 continue
-            inner, found = self._sorted_out(folder, entries)
+            inner, stamps = self._sorted_out(folder, entries)
             folders += inner
-            large += [path for path, stamp in found.items() if stamp.size >= _MAX_SOURCE_BYTES]
-            files |= {path: stamp for path, stamp in found.items() if stamp.size < _MAX_SOURCE_BYTES}
+            large += [path for path, stamp in stamps.items() if stamp.size >= _MAX_SOURCE_BYTES]
+            files |= {path: stamp for path, stamp in stamps.items() if stamp.size < _MAX_SOURCE_BYTES}
             if len(files) > _MOST_FILES:
                 return FileListing(dict(list(files.items())[:_MOST_FILES]), False, large)
         return FileListing(files, True, large)
@@ -195,13 +195,13 @@ class CodeTree:
         files: dict[str, FileStamp] = {}
         for entry in entries:
             path = folder.prefix + entry.name
-            if is_withheld(entry.name) or not _is_one_line(entry.name) or (found := _read_stat(entry)) is None:
+            if is_withheld(entry.name) or not _is_one_line(entry.name) or (status := _read_stat(entry)) is None:
                 continue
-            if stat.S_ISDIR(found.st_mode):
+            if stat.S_ISDIR(status.st_mode):
                 if entry.name not in _CACHE_FOLDERS and not self._is_ignored(rules, f"{path}/"):
                     folders.append(_Folder(entry.path, f"{path}/", rules))
-            elif _may_be_text(entry.name, found) and not self._is_ignored(rules, path):
-                files[path] = FileStamp(found.st_mtime_ns, found.st_size)
+            elif _may_be_text(entry.name, status) and not self._is_ignored(rules, path):
+                files[path] = FileStamp(status.st_mtime_ns, status.st_size)
         return folders, files
 
     def _is_ignored(self, rules: _Chain, path: str) -> bool:
@@ -231,18 +231,18 @@ class CodeTree:
     def _spec(self, path: Path) -> _Spec | None:
         """A file of rules, read when it has changed; the same object while it has not."""
         try:
-            found = path.stat()
-            stamp = FileStamp(found.st_mtime_ns, found.st_size)
-            known = self._specs.get(str(path))
-            if known is None or known.stamp != stamp:
+            status = path.stat()
+            stamp = FileStamp(status.st_mtime_ns, status.st_size)
+            spec = self._specs.get(str(path))
+            if spec is None or spec.stamp != stamp:
                 with open_regular(path) as file:
                     text = file.read().decode("utf-8", "replace") if stamp.size < _MAX_SOURCE_BYTES else ""
-                known = _Spec(next(self._numbers), stamp, GitIgnoreSpec(list(_parse_patterns(text))))
-                self._specs[str(path)] = known
+                spec = _Spec(next(self._numbers), stamp, GitIgnoreSpec(list(_parse_patterns(text))))
+                self._specs[str(path)] = spec
                 self._decided.clear()
         except OSError:
             return None
-        return known
+        return spec
 
 
 def _parse_patterns(text: str) -> Iterator[Any]:
@@ -268,9 +268,9 @@ def _is_one_line(name: str) -> bool:
     return re.search("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]", name) is None
 
 
-def _may_be_text(name: str, found: os.stat_result) -> bool:
+def _may_be_text(name: str, status: os.stat_result) -> bool:
     """Tells it of a regular file that is not empty; links lead elsewhere, or to what is here anyway."""
-    return stat.S_ISREG(found.st_mode) and found.st_size > 0 and not name.endswith(_DATA_SUFFIXES)
+    return stat.S_ISREG(status.st_mode) and status.st_size > 0 and not name.endswith(_DATA_SUFFIXES)
 
 
 def _read_stat(entry: os.DirEntry[str]) -> os.stat_result | None:

@@ -64,8 +64,8 @@ class MemoryItem:
             object.__setattr__(self, "id", self._made_id())
 
     def _made_id(self) -> str:
-        told = [self.scope, self.scope_id, self.text, self.valid_from.timestamp(), self.subject]
-        return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:32]
+        identity = [self.scope, self.scope_id, self.text, self.valid_from.timestamp(), self.subject]
+        return hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:32]
 
 
 class Recalled(NamedTuple):
@@ -121,8 +121,8 @@ class Aspect(NamedTuple):
     weight: float
     is_name: bool = False
 
-    def measure_reach(self, held: frozenset[str]) -> float:
-        return self.weight * sum(word in held for word in self.words) / len(self.words)
+    def measure_reach(self, words: frozenset[str]) -> float:
+        return self.weight * sum(word in words for word in self.words) / len(self.words)
 
 
 class Weighed(NamedTuple):
@@ -135,12 +135,12 @@ class Weighed(NamedTuple):
 
     def score(self, item: MemoryItem) -> float:
         """0.0–1.0."""
-        held = words_of(item.text)
-        then = self.period is not None and (_is_of(item, self.period) or bool(self.when and self.when <= held))
+        words = words_of(item.text)
+        then = self.period is not None and (_is_of(item, self.period) or bool(self.when and self.when <= words))
         names = [each for each in self.aspects if each.is_name]
-        of_names = sum(each.measure_reach(held) for each in names)
+        of_names = sum(each.measure_reach(words) for each in names)
         of_others = (
-            sum(each.measure_reach(held) for each in self.aspects if not each.is_name) + self.period_weight * then
+            sum(each.measure_reach(words) for each in self.aspects if not each.is_name) + self.period_weight * then
         )
         is_about_more = len(names) < len(self.aspects) or self.period is not None
         total = self.period_weight + sum(each.weight for each in self.aspects)
@@ -152,29 +152,29 @@ def read(question: str, now: datetime) -> ItemQuery:
     """A question, read for its words and its time; of a very long one, that of its beginning and its end."""
     if len(question) > 2 * _END_LENGTH:
         question = f"{question[:_END_LENGTH]}\n{question[-_END_LENGTH:]}"
-    period, rest, named = find_time(question, now)
-    return ItemQuery(_both_ends(pieces_of(rest)), period, words_of(named))
+    period, rest, names = find_time(question, now)
+    return ItemQuery(_both_ends(pieces_of(rest)), period, words_of(names))
 
 
-def weigh(asked: ItemQuery, spread: Mapping[str, int], total: int, in_period: int = 0) -> Weighed:
+def weigh(query: ItemQuery, spread: Mapping[str, int], total: int, in_period: int = 0) -> Weighed:
     """`spread`: word → how many of the `total` items have it; `in_period`: how many are of the time asked for."""
-    parts = [(piece, words) for piece in asked.pieces for words in _parts(piece, spread)]
-    known: dict[tuple[str, ...], float] = {}
+    parts = [(piece, words) for piece in query.pieces for words in _parts(piece, spread)]
+    weights: dict[tuple[str, ...], float] = {}
     for _, words in parts:
         counts = [spread[word] for word in words if spread.get(word)]
         if counts:
-            known[words] = _rareness(min(counts), total)
-    mean = sum(known.values()) / len(known) if known else 1.0
+            weights[words] = _rareness(min(counts), total)
+    mean = sum(weights.values()) / len(weights) if weights else 1.0
     unknown = _rareness(0, total)
-    aspects = (_aspect(piece, words, known.get(words), mean, unknown) for piece, words in parts)
-    period_weight = _rareness(in_period, total) if asked.period else 0.0
-    return Weighed(tuple(dict.fromkeys(each for each in aspects if each)), asked.period, period_weight, asked.when)
+    aspects = (_aspect(piece, words, weights.get(words), mean, unknown) for piece, words in parts)
+    period_weight = _rareness(in_period, total) if query.period else 0.0
+    return Weighed(tuple(dict.fromkeys(each for each in aspects if each)), query.period, period_weight, query.when)
 
 
-def rank_items(asked: Weighed, items: Iterable[MemoryItem]) -> Sequence[Recalled]:
+def rank_items(query: Weighed, items: Iterable[MemoryItem]) -> Sequence[Recalled]:
     """The items that hold, or that held at the time asked for, best first."""
-    found = [Recalled(each, asked.score(each)) for each in items if _counts(each, asked.period)]
-    return sorted(found, key=lambda each: (-round(each.score, 6), -each.item.valid_from.timestamp()))
+    matches = [Recalled(each, query.score(each)) for each in items if _counts(each, query.period)]
+    return sorted(matches, key=lambda each: (-round(each.score, 6), -each.item.valid_from.timestamp()))
 
 
 def _aspect(

@@ -65,10 +65,10 @@ class SQLiteMemoryItems:
         it is not given) is what `last week` is reckoned from.
         """
         # A query may be a whole document.
-        asked = await to_thread.run_sync(read, query, aware("now", now or datetime.now(UTC)))
+        question = await to_thread.run_sync(read, query, aware("now", now or datetime.now(UTC)))
         await self._refresh()
-        found = await self._database.read(partial(_search, scope, scope_id, asked, also))
-        return [each for each in found if each.score > 0 and each.score >= threshold][:limit]
+        matches = await self._database.read(partial(_search, scope, scope_id, question, also))
+        return [each for each in matches if each.score > 0 and each.score >= threshold][:limit]
 
     async def around(self, item: MemoryItem) -> Sequence[MemoryItem]:
         """Returns the valid items right before and after an item in its scope, without facts."""
@@ -112,11 +112,13 @@ def _close_earlier_fact(connection: sqlite3.Connection, scope: int, subject: str
 def _end(connection: sqlite3.Connection, scope: int, at: int, which: str, *values: Any) -> None:
     """From `at` on, none of these items of the scope holds."""
     where = f"WHERE scope = ? AND {which} AND (valid_to IS NULL OR valid_to > ?)"
-    given = (scope, *values, at)
-    for number, text, end in connection.execute(f"SELECT number, text, valid_to FROM item {where}", given).fetchall():
+    arguments = (scope, *values, at)
+    for number, text, end in connection.execute(
+        f"SELECT number, text, valid_to FROM item {where}", arguments
+    ).fetchall():
         if end is None:
             word_index.close(connection, scope, number, text)
-    connection.execute(f"UPDATE item SET valid_to = ? {where}", (at, *given))
+    connection.execute(f"UPDATE item SET valid_to = ? {where}", (at, *arguments))
 
 
 def _insert_item(connection: sqlite3.Connection, scope: int, item: MemoryItem, end: int | None) -> int:
@@ -137,31 +139,31 @@ def _close(scope: MemoryScope, scope_id: str, at: int, connection: sqlite3.Conne
 
 
 def _search(
-    scope: MemoryScope, scope_id: str, asked: ItemQuery, also: Sequence[MemoryItem], connection: sqlite3.Connection
+    scope: MemoryScope, scope_id: str, query: ItemQuery, also: Sequence[MemoryItem], connection: sqlite3.Connection
 ) -> Sequence[Recalled]:
     number = scope_number(connection, scope.value, scope_id)
     newest = {each.subject: each for each in sorted(also, key=lambda each: each.valid_from)}
     present = [each for each in also if each.subject is None or newest[each.subject] is each]
     spread = Counter(word for each in present for word in words_of(each.text))
     if number is None:
-        return rank_items(weigh(asked, spread, len(present)), present)
+        return rank_items(weigh(query, spread, len(present)), present)
     (total,) = connection.execute("SELECT items FROM scope WHERE number = ?", (number,)).fetchone()
-    spread.update(word_index.spread(connection, number, asked.words()))
-    of_then = word_index.of_period(connection, number, asked.period)
-    weighed = weigh(asked, spread, total + len(present), len(of_then))
+    spread.update(word_index.spread(connection, number, query.words()))
+    of_then = word_index.of_period(connection, number, query.period)
+    weighed = weigh(query, spread, total + len(present), len(of_then))
     candidates = word_index.candidates(connection, number, weighed, spread, of_then)
-    kept = _items(connection, scope, scope_id, number, candidates, asked.period is not None)
-    return rank_items(weighed, [*(each for each in kept if not _is_replaced(each, newest)), *present])
+    items = _items(connection, scope, scope_id, number, candidates, query.period is not None)
+    return rank_items(weighed, [*(each for each in items if not _is_replaced(each, newest)), *present])
 
 
 def _around(item: MemoryItem, connection: sqlite3.Connection) -> Sequence[MemoryItem]:
-    found = connection.execute("SELECT scope, number FROM item WHERE id = ?", (item.id,)).fetchone()
-    if found is None:
+    place = connection.execute("SELECT scope, number FROM item WHERE id = ?", (item.id,)).fetchone()
+    if place is None:
         return ()
-    said = f"SELECT {_FIELDS} FROM item WHERE scope = ? AND subject IS NULL AND valid_to IS NULL AND"
+    select = f"SELECT {_FIELDS} FROM item WHERE scope = ? AND subject IS NULL AND valid_to IS NULL AND"
     rows = [
-        connection.execute(f"{said} number < ? ORDER BY number DESC LIMIT 1", found).fetchone(),
-        connection.execute(f"{said} number > ? ORDER BY number LIMIT 1", found).fetchone(),
+        connection.execute(f"{select} number < ? ORDER BY number DESC LIMIT 1", place).fetchone(),
+        connection.execute(f"{select} number > ? ORDER BY number LIMIT 1", place).fetchone(),
     ]
     return [_item(item.scope, item.scope_id, row) for row in rows if row is not None]
 
@@ -181,7 +183,7 @@ def _items(
     closed: bool,
 ) -> Iterator[MemoryItem]:
     """The first of the candidates, those that are closed only where they are asked for."""
-    left = _LOOKED_AT
+    rest = _LOOKED_AT
     open_only = "" if closed else "AND valid_to IS NULL"
     for begin in range(0, len(candidates), _LOOKED_AT):
         chunk = candidates[begin : begin + _LOOKED_AT]
@@ -190,8 +192,8 @@ def _items(
         query = f"SELECT {_FIELDS} FROM item WHERE number IN ({places}) AND +scope = ? {open_only}"
         rows = connection.execute(query, (*chunk, number)).fetchall()
         yield from (_item(scope, scope_id, row) for row in rows)
-        left -= len(rows)
-        if left <= 0:
+        rest -= len(rows)
+        if rest <= 0:
             return
 
 

@@ -109,28 +109,28 @@ def of_period(connection: sqlite3.Connection, scope: int, period: Period | None)
 
 
 def candidates(
-    connection: sqlite3.Connection, scope: int, asked: Weighed, spread: Mapping[str, int], of_then: Sequence[int]
+    connection: sqlite3.Connection, scope: int, query: Weighed, spread: Mapping[str, int], of_then: Sequence[int]
 ) -> list[int]:
     """The items that may answer best, those first that have most of what was found here."""
     gains: defaultdict[str, float] = defaultdict(float)
-    for each in asked.aspects:
+    for each in query.aspects:
         for word in each.words:
             gains[word] += each.weight / len(each.words)
     reached: defaultdict[int, float] = defaultdict(float)
     for number in of_then:
-        reached[number] += asked.period_weight
-    find = partial(_find, connection, scope, (True,) if asked.period is None else (True, False))
-    known = sorted((word for word in gains if word in spread), key=lambda word: spread[word])
-    rare = [word for word in known if spread[word] <= _RARE]
-    common = known[len(rare) :][:_COMMON_WORDS]
+        reached[number] += query.period_weight
+    find = partial(_find, connection, scope, (True,) if query.period is None else (True, False))
+    words_by_rarity = sorted((word for word in gains if word in spread), key=lambda word: spread[word])
+    rare = [word for word in words_by_rarity if spread[word] <= _RARE]
+    common = words_by_rarity[len(rare) :][:_COMMON_WORDS]
     for word in rare:
         for number in find([word], _RARE):
             reached[number] += gains[word]
     having: defaultdict[str, set[int]] = defaultdict(set)
     for words in [*combinations(common, 2)] or [(word,) for word in common]:
-        found = find(words, _NEWEST)
+        hits = find(words, _NEWEST)
         for word in words:
-            having[word].update(found)
+            having[word].update(hits)
     for word, numbers in having.items():
         for number in numbers:
             reached[number] += gains[word]

@@ -230,8 +230,8 @@ def pieces_of(question: str) -> list[WordPiece]:
     plain = unicodedata.normalize("NFKC", question)
     names = {match.start() for match in _ADDRESS.finditer(plain)}
     text = _ADDRESS.sub(_blank, _QUESTION.sub(_blank, plain))
-    wanted = frozenset(asked_terms(text))
-    return list(dict.fromkeys(piece for run in _RUN.finditer(text) for piece in _pieces(run, names, wanted)))
+    query_terms = frozenset(asked_terms(text))
+    return list(dict.fromkeys(piece for run in _RUN.finditer(text) for piece in _pieces(run, names, query_terms)))
 
 
 def is_chinese_name(pairs: tuple[str, ...]) -> bool:
@@ -262,10 +262,10 @@ def _blank(match: re.Match[str]) -> str:
     return " " * len(match[0])
 
 
-def _pieces(run: re.Match[str], names: set[int], wanted: frozenset[str]) -> Iterator[WordPiece]:
+def _pieces(run: re.Match[str], names: set[int], query_terms: frozenset[str]) -> Iterator[WordPiece]:
     text = run[0]
     if run.lastgroup == "word":
-        yield from _of_words(text, wanted, _is_capital_inside(run))
+        yield from _of_words(text, query_terms, _is_capital_inside(run))
         return
     title = next((each for each in _TITLES if text.endswith(each) and len(text) > len(each)), "")
     text = text.removesuffix(title)
@@ -277,17 +277,17 @@ def _pieces(run: re.Match[str], names: set[int], wanted: frozenset[str]) -> Iter
         yield WordPiece(pairs, is_name=is_name, is_grammar=run.lastgroup == "hiragana")
 
 
-def _of_words(text: str, wanted: frozenset[str], is_name: bool) -> Iterator[WordPiece]:
+def _of_words(text: str, query_terms: frozenset[str], is_name: bool) -> Iterator[WordPiece]:
     """Words of other scripts; of those without spaces the pairs of a run belong together."""
-    found = [
+    words = [
         word
         for word in map(stem, terms(text))
-        if word in wanted and not (len(word) == 1 and word.isalpha() and word.isascii())
+        if word in query_terms and not (len(word) == 1 and word.isalpha() and word.isascii())
     ]
-    if text.isascii() or not all(len(word) == 2 for word in found):
-        yield from (WordPiece((_beginning_of(word),), is_name=is_name) for word in found)
-    elif found:
-        yield WordPiece(tuple(dict.fromkeys(found)))
+    if text.isascii() or not all(len(word) == 2 for word in words):
+        yield from (WordPiece((_beginning_of(word),), is_name=is_name) for word in words)
+    elif words:
+        yield WordPiece(tuple(dict.fromkeys(words)))
 
 
 def _is_capital_inside(run: re.Match[str]) -> bool:

@@ -50,15 +50,15 @@ def short_term_messages(
 ) -> tuple[Message, ...]:
     """The task to sum up what was said, in one channel or in several; none where nothing was said."""
     words = load_messages(locale)
-    told = [
+    sections = [
         f"### #{' '.join(each.channel_name.split())}\n\n{message_lines(messages, timezone)}"
         for each in histories
         if (messages := _newest(each.messages, limits.material // len(histories), timezone))
     ]
-    if not told:
+    if not sections:
         return ()
     system = _system(words("memory_short_term.role"), words("memory_short_term.task", max_tokens=limits.short_term))
-    return (system, Message("user", "\n\n".join([words("memory_short_term.messages"), *told])))
+    return (system, Message("user", "\n\n".join([words("memory_short_term.messages"), *sections])))
 
 
 def long_term_messages(
@@ -109,11 +109,11 @@ class MemoryGenerator:
         text = reply.content.strip()
         if not text:
             raise OutputError(f"model '{self.model.name}' gave an empty {kind} memory")
-        kept = shortened(text, limit, load_messages(self.locale)("memory.shortened"), model=self.model.name)
-        if kept != text:
+        excerpt = shortened(text, limit, load_messages(self.locale)("memory.shortened"), model=self.model.name)
+        if excerpt != text:
             tokens = count_tokens(text, self.model.name)
             await self.gateway.note(Notice(f"a {kind} memory of {tokens} tokens was shortened to its limit of {limit}"))
-        return kept
+        return excerpt
 
 
 def _system(role: str, task: str) -> Message:

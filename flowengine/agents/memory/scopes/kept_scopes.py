@@ -59,7 +59,7 @@ _TIMES: Final = ("valid_from", "valid_to", "at")
 
 
 def _list_scopes(tables: Sequence[str], connection: SqlConnection) -> Sequence[KeptScope]:
-    found: dict[tuple[str, str], tuple[int, int]] = {}
+    totals: dict[tuple[str, str], tuple[int, int]] = {}
     counts = [
         f"SELECT scope.kind, scope.id, count(*), max({table}.valid_from) FROM {table} JOIN scope"
         f" ON scope.number = {table}.scope GROUP BY scope.kind, scope.id"
@@ -67,13 +67,13 @@ def _list_scopes(tables: Sequence[str], connection: SqlConnection) -> Sequence[K
     ]
     for query in (*counts, "SELECT 'channel', channel, count(*), max(at) FROM message GROUP BY channel"):
         for kind, id, entries, last in connection.execute(query).fetchall():
-            before, latest = found.get((kind, id), (0, last))
-            found[kind, id] = before + entries, max(last, latest)
-    return [KeptScope(MemoryScope(kind), id, *_of(found[kind, id])) for kind, id in sorted(found)]
+            before, latest = totals.get((kind, id), (0, last))
+            totals[kind, id] = before + entries, max(last, latest)
+    return [KeptScope(MemoryScope(kind), id, *_of(totals[kind, id])) for kind, id in sorted(totals)]
 
 
-def _of(found: tuple[int, int]) -> tuple[int, datetime]:
-    entries, last = found
+def _of(total: tuple[int, int]) -> tuple[int, datetime]:
+    entries, last = total
     return entries, moment(last)
 
 
@@ -92,10 +92,10 @@ def _read(
 def _rows(table: str, where: str, values: Sequence[Any], connection: SqlConnection) -> Iterator[Mapping[str, Any]]:
     columns = _COLUMNS[table]
     for row in connection.execute(f"SELECT {', '.join(columns)} FROM {table} WHERE {where}", values).fetchall():
-        kept = {name: value for name, value in zip(columns, row, strict=True) if value is not None}
-        times = {name: moment(kept[name]).isoformat() for name in _TIMES if name in kept}
-        more = {"metadata": json.loads(kept["metadata"])} if "metadata" in kept else {}
-        yield {"kept_as": table, **kept, **times, **more}
+        fields = {name: value for name, value in zip(columns, row, strict=True) if value is not None}
+        times = {name: moment(fields[name]).isoformat() for name in _TIMES if name in fields}
+        more = {"metadata": json.loads(fields["metadata"])} if "metadata" in fields else {}
+        yield {"kept_as": table, **fields, **times, **more}
 
 
 def _messages_of(scope: MemoryScope, scope_id: str) -> tuple[str, tuple[str, ...]] | None:

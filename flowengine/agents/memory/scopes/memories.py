@@ -97,29 +97,29 @@ def _unquote_part(part: str) -> str:
     return part.replace("%3A", ":").replace("%25", "%")
 
 
-def scope_of(given: str) -> MemoryScope:
+def scope_of(name: str) -> MemoryScope:
     """The scope of this name; any other text is a `DefinitionError` with the nearest one.
 
     >>> scope_of("thread")
     <MemoryScope.THREAD: 'thread'>
     """
-    return _member_of(MemoryScope, "scope of memories", given)
+    return _member_of(MemoryScope, "scope of memories", name)
 
 
-def type_of(given: str) -> MemoryType:
+def type_of(name: str) -> MemoryType:
     """The type of this name."""
-    return _member_of(MemoryType, "type of memories", given)
+    return _member_of(MemoryType, "type of memories", name)
 
 
 E = TypeVar("E", bound=StrEnum)
 
 
-def _member_of(kind: type[E], what: str, given: str) -> E:
+def _member_of(kind: type[E], what: str, name: str) -> E:
     names = [each.value for each in kind]
-    if given in names:
-        return kind(given)
-    hint = did_you_mean(given, names) if isinstance(cast(object, given), str) else ""
-    raise DefinitionError(f"there is no {what} {given!r}; there are {', '.join(names)}{hint}")
+    if name in names:
+        return kind(name)
+    hint = did_you_mean(name, names) if isinstance(cast(object, name), str) else ""
+    raise DefinitionError(f"there is no {what} {name!r}; there are {', '.join(names)}{hint}")
 
 
 def aware(name: str, time: datetime) -> datetime:

@@ -94,9 +94,9 @@ def _channels(record: PromptRecord, words: Messages) -> str | None:
     """Lists the bot's channels; a prompt without memory consists of persona, conversation and task."""
     if not record.channel_memories or not record.has_memory:
         return None
-    listed = "\n".join(f"- #{_name(each.channel_name)}" for each in record.channel_memories.values())
+    names = "\n".join(f"- #{_name(each.channel_name)}" for each in record.channel_memories.values())
     here = words("memory.current_channel", name=_name(record.conversation_history.channel_name))
-    return _section(words("memory.channels_heading"), [words("memory.channels"), listed, here])
+    return _section(words("memory.channels_heading"), [words("memory.channels"), names, here])
 
 
 def _channel_memories(record: PromptRecord, words: Messages) -> str | None:
@@ -124,10 +124,10 @@ def _threads(record: PromptRecord, words: Messages) -> str | None:
 def _conversation(record: PromptRecord, words: Messages, timezone: tzinfo) -> str | None:
     history, ts = record.conversation_history, record.target_thread_ts
     if ts is None:
-        part = _part(words("memory.top_level"), message_lines(history.top_level_messages, timezone), written=False)
+        part = _part(words("memory.top_level"), message_lines(history.top_level_messages, timezone), is_foreign=False)
     else:
         heading = words("memory.conversation_thread", ts=_name(ts))
-        part = _part(heading, message_lines(history.get_thread(ts), timezone), written=False)
+        part = _part(heading, message_lines(history.get_thread(ts), timezone), is_foreign=False)
     channel = _section(f"### #{_name(history.channel_name)}", [part]) or f"### #{_name(history.channel_name)}"
     return _section(words("memory.conversation_heading"), [channel])
 
@@ -137,11 +137,11 @@ def _section(heading: str, parts: Iterable[str | None]) -> str | None:
     return f"{heading}\n\n{text}" if text else None
 
 
-def _part(heading: str, text: str | None, *, written: bool = True) -> str | None:
-    """A heading over a text; `written` by a person or a model, so it may not structure anything."""
+def _part(heading: str, text: str | None, *, is_foreign: bool = True) -> str | None:
+    """A heading over a text; `is_foreign` by a person or a model, so it may not structure anything."""
     if not text or not text.strip():
         return None
-    return f"{heading}\n\n{neutralise_text(text) if written else text}"
+    return f"{heading}\n\n{neutralise_text(text) if is_foreign else text}"
 
 
 def _message(message: ChannelMessage, timezone: tzinfo) -> str:

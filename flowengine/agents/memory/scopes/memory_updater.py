@@ -113,13 +113,13 @@ class MemoryLoader:
     async def _threads(self, channel_id: str, now: datetime) -> Mapping[str, str]:
         """Of each thread its recent events, or where there are none its history."""
         days = self._windows.thread_memory_days
-        found = await self._repository.find_recent_thread_memories(channel_id, days, now=now)
-        recent_last = sorted(found, key=lambda each: each.type is MemoryType.SHORT_TERM)
+        memories = await self._repository.find_recent_thread_memories(channel_id, days, now=now)
+        recent_last = sorted(memories, key=lambda each: each.type is MemoryType.SHORT_TERM)
         return {parse_thread_scope_id(each.scope_id).ts: self._cut(each.text, each.type) for each in recent_last}
 
     async def _text(self, scope: MemoryScope, scope_id: str, type: MemoryType) -> str | None:
-        found = await self._repository.find_by_scope_and_type(scope, scope_id, type)
-        return None if found is None else self._cut(found.text, type)
+        memory = await self._repository.find_by_scope_and_type(scope, scope_id, type)
+        return None if memory is None else self._cut(memory.text, type)
 
     def _cut(self, text: str, type: MemoryType) -> str:
         return shortened(text, self._limits[type], self._notice)
@@ -156,8 +156,8 @@ class MemoryKeeper:
 
     async def update_thread(self, channel_id: str, thread_ts: str, *, now: datetime) -> None:
         """A thread has recent events only: its history is its messages."""
-        said = await self.conversations.thread(channel_id, thread_ts)
-        recent = await self.generator.short_term([said])
+        messages = await self.conversations.thread(channel_id, thread_ts)
+        recent = await self.generator.short_term([messages])
         if recent is not None:
             scope_id = thread_scope_id(channel_id, thread_ts)
             await self._save(MemoryScope.THREAD, scope_id, MemoryType.SHORT_TERM, recent, now)
@@ -165,18 +165,20 @@ class MemoryKeeper:
     async def update_channel(self, channel_id: str, *, now: datetime) -> None:
         """Recent events from all that was said in the window, its threads included; then the history."""
         since = aware("now", now) - days_of("active_channel_days", self.windows.active_channel_days)
-        said = await self.conversations.messages(channel_id, since=since)
-        await self._update(MemoryScope.CHANNEL, channel_id, [said], now)
+        messages = await self.conversations.messages(channel_id, since=since)
+        await self._update(MemoryScope.CHANNEL, channel_id, [messages], now)
 
     async def update_workspace(self, *, now: datetime) -> None:
         """The same over all active channels."""
         since = aware("now", now) - days_of("active_channel_days", self.windows.active_channel_days)
         active = await self.conversations.channels(active_since=since)
-        said = [await self.conversations.messages(each.id, since=since) for each in active]
-        await self._update(MemoryScope.WORKSPACE, self.workspace_id, said, now)
+        messages = [await self.conversations.messages(each.id, since=since) for each in active]
+        await self._update(MemoryScope.WORKSPACE, self.workspace_id, messages, now)
 
-    async def _update(self, scope: MemoryScope, scope_id: str, said: Sequence[ChannelMessages], now: datetime) -> None:
-        recent = await self.generator.short_term(said)
+    async def _update(
+        self, scope: MemoryScope, scope_id: str, messages: Sequence[ChannelMessages], now: datetime
+    ) -> None:
+        recent = await self.generator.short_term(messages)
         if recent is None:
             return
         before = await self.repository.find_by_scope_and_type(scope, scope_id, MemoryType.LONG_TERM)

@@ -63,8 +63,8 @@ class SQLConversationStore:
 
     async def thread(self, channel_id: str, ts: str, *, limit: int | None = None) -> ChannelMessages:
         first = await self._messages("channel = ? AND ts = ?", channel_id, ts, limit=1)
-        left = None if limit is None else max(limit - len(first), 0)
-        others = await self._messages("channel = ? AND thread = ? AND ts <> ?", channel_id, ts, ts, limit=left)
+        rest = None if limit is None else max(limit - len(first), 0)
+        others = await self._messages("channel = ? AND thread = ? AND ts <> ?", channel_id, ts, ts, limit=rest)
         return await self._channel(channel_id, (*first, *others))
 
     async def channels(self, *, active_since: datetime | None = None) -> Sequence[Channel]:
@@ -73,8 +73,8 @@ class SQLConversationStore:
         )
         query = f"SELECT id, name, last_activity FROM channel {where}"
         rows = await self._rows(query, *values)
-        found = [Channel(id, name, None if last is None else moment(last)) for id, name, last in rows]
-        return sorted(found, key=lambda each: (each.name, each.id))  # Databases sort texts in orders of their own.
+        channels = [Channel(id, name, None if last is None else moment(last)) for id, name, last in rows]
+        return sorted(channels, key=lambda each: (each.name, each.id))  # Databases sort texts in orders of their own.
 
     async def _since(self, channel_id: str, where: str, since: datetime | None, limit: int | None) -> ChannelMessages:
         begin = -(2**63) if since is None else _to_stored_time(since)
@@ -133,13 +133,13 @@ class SQLMemoryRepository:
     async def find_by_scope_and_type(
         self, scope: MemoryScope, scope_id: str, type: MemoryType, *, at: datetime | None = None
     ) -> Memory | None:
-        given = (scope_of(scope).value, scope_id, type_of(type).value)
-        holds, values = "valid_to IS NULL", given
+        key = (scope_of(scope).value, scope_id, type_of(type).value)
+        holds, values = "valid_to IS NULL", key
         if at is not None:
             when = instant(aware("at", at))
-            holds, values = "valid_from <= ? AND (valid_to IS NULL OR valid_to > ?)", (*given, when, when)
-        found = await self._memories(f"WHERE kind = ? AND id = ? AND type = ? AND {holds}", *values)
-        return found[0] if found else None
+            holds, values = "valid_from <= ? AND (valid_to IS NULL OR valid_to > ?)", (*key, when, when)
+        memories = await self._memories(f"WHERE kind = ? AND id = ? AND type = ? AND {holds}", *values)
+        return memories[0] if memories else None
 
     async def find_recent_thread_memories(
         self, channel_id: str, days: float, *, now: datetime | None = None

@@ -46,9 +46,9 @@ def make_readable(folder: Path) -> Generator[Path]:
 
 
 def _is_readable_by_all(folder: Path) -> bool:
-    for path, found in _list_entries(folder):
-        wanted = 0o005 if path.is_dir() else 0o004
-        if not stat.S_ISLNK(found.st_mode) and found.st_mode & wanted != wanted:
+    for path, status in _list_entries(folder):
+        mode = 0o005 if path.is_dir() else 0o004
+        if not stat.S_ISLNK(status.st_mode) and status.st_mode & mode != mode:
             return False
     return True
 
@@ -62,15 +62,15 @@ def _list_entries(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
 
 
 def _copy(folder: Path, copy: Path) -> None:
-    size = sum(found.st_size for _, found in _list_entries(folder))
+    size = sum(status.st_size for _, status in _list_entries(folder))
     if size > MAX_COPY:
         reason = f"the user that they run as may not read the skill, and it is too large to be copied ({size:,} bytes)"
         raise RefusedError("refused", reason=reason)
     # Links stay links: what they lead to outside the folder is not there for the script.
     shutil.copytree(folder, copy, symlinks=True, ignore=_list_special)
-    for path, found in _list_entries(copy):
-        if not stat.S_ISLNK(found.st_mode):
-            os.chmod(path, found.st_mode | (0o055 if path.is_dir() else 0o044))
+    for path, status in _list_entries(copy):
+        if not stat.S_ISLNK(status.st_mode):
+            os.chmod(path, status.st_mode | (0o055 if path.is_dir() else 0o044))
 
 
 def _list_special(folder: str, names: list[str]) -> list[str]:
@@ -114,13 +114,13 @@ def confine_command(
     command: Sequence[str], skill: Path, limits: ScriptLimits, seccomp: int, *, is_root: bool, root: Path | None = None
 ) -> list[str]:
     """The command line. `seccomp`: the number of the open file that the filter is read from. `root`: of the project."""
-    seen = visible_arguments(skill, root)
+    visible = visible_arguments(skill, root)
     if is_root:
-        outer = [*_BWRAP, *seen, *("--bind", "/proc", "/proc", "--dev", "/dev", "--dir", SCRATCH)]
+        outer = [*_BWRAP, *visible, *("--bind", "/proc", "/proc", "--dev", "/dev", "--dir", SCRATCH)]
         inner = [*_BWRAP, *_ISOLATION, *("--ro-bind", "/", "/"), *_device_arguments(limits, seccomp)]
         chain = [*outer, *_tmp_arguments(), "--", *_BECOME_NOBODY, *inner]
     else:
-        chain = [*_BWRAP, *_ISOLATION, *seen, *_device_arguments(limits, seccomp)]
+        chain = [*_BWRAP, *_ISOLATION, *visible, *_device_arguments(limits, seccomp)]
         chain += [*_tmp_arguments(), "--remount-ro", "/"]
     late = ("timeout", "--signal=KILL", f"{limits.seconds + 2:g}")  # A little later than its starter would end it.
     return [*late, *chain, "--", *limit_arguments(limits), *command]

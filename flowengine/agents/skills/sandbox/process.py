@@ -53,8 +53,8 @@ def _queued_bytes(row: str) -> int:
 @cache
 def _read_buffer_size() -> int:
     """Bytes that a socket takes before its writer has to wait."""
-    with suppress(OSError, ValueError), open("/proc/sys/net/core/wmem_default") as said:
-        return int(said.read())
+    with suppress(OSError, ValueError), open("/proc/sys/net/core/wmem_default") as file:
+        return int(file.read())
     return _DEFAULT_BUFFER
 
 
@@ -82,7 +82,7 @@ class Command(NamedTuple):
 
 def run_command(command: Command, limits: ScriptLimits, stop: threading.Event) -> Outcome:
     """Run it to its end, or to the first limit."""
-    begun = time.monotonic()
+    start = time.monotonic()
     with subprocess.Popen(
         command.line,
         stdin=subprocess.PIPE,
@@ -94,13 +94,13 @@ def run_command(command: Command, limits: ScriptLimits, stop: threading.Event) -
         start_new_session=True,
     ) as process:
         try:
-            said = _Conversation(process, command, limits)
-            ending = said.until_end(begun + limits.seconds, stop)
+            conversation = _Conversation(process, command, limits)
+            ending = conversation.until_end(start + limits.seconds, stop)
         finally:
             _end_process(process)
     code = process.returncode
-    seconds = time.monotonic() - begun
-    return Outcome(code if code >= 0 else 128 - code, *said.texts(), seconds, ending)
+    seconds = time.monotonic() - start
+    return Outcome(code if code >= 0 else 128 - code, *conversation.texts(), seconds, ending)
 
 
 def _end_process(process: subprocess.Popen[bytes]) -> None:
@@ -135,10 +135,10 @@ def _stop_below(pid: int) -> list[int]:
     not run (proc(5)), and one that was just started would otherwise outlive its parent unseen.
     """
     handles: list[int] = []
-    known, quiet = {pid}, 0
+    processes, quiet = {pid}, 0
     while quiet < _QUIET_LOOKS:
-        fresh = [each for each in _list_tree(pid) if each not in known]
-        known.update(fresh)
+        fresh = [each for each in _list_tree(pid) if each not in processes]
+        processes.update(fresh)
         for each in fresh:
             with suppress(OSError):
                 handle = os.pidfd_open(each)
@@ -156,7 +156,7 @@ class _Conversation:
         self._limits = limits
         self._scratch = command.scratch
         self._pending = memoryview(command.stdin)
-        self._said: dict[int, bytearray] = {}
+        self._streams: dict[int, bytearray] = {}
         self._selector = selectors.DefaultSelector()
         self._stdout = self._register(process.stdout, selectors.EVENT_READ)
         self._stderr = self._register(process.stderr, selectors.EVENT_READ)
@@ -167,7 +167,7 @@ class _Conversation:
         os.set_blocking(pipe.fileno(), False)
         self._selector.register(pipe, event)
         if event == selectors.EVENT_READ:
-            self._said[pipe.fileno()] = bytearray()
+            self._streams[pipe.fileno()] = bytearray()
         return pipe.fileno()
 
     def until_end(self, deadline: float, stop: threading.Event) -> Ending:
@@ -176,7 +176,7 @@ class _Conversation:
             while self._is_talking():
                 for key, _ in self._selector.select(_CHECK_INTERVAL):
                     self._serve(cast("IO[bytes]", key.fileobj))
-                if sum(map(len, self._said.values())) > self._limits.output:
+                if sum(map(len, self._streams.values())) > self._limits.output:
                     return "output"
                 now = time.monotonic()
                 if now > deadline or stop.is_set():
@@ -203,7 +203,7 @@ class _Conversation:
             return
         piece = pipe.read(_PIPE_CHUNK)
         if piece:
-            self._said[pipe.fileno()] += piece
+            self._streams[pipe.fileno()] += piece
         elif piece == b"":
             self._selector.unregister(pipe)
 
@@ -222,9 +222,9 @@ class _Conversation:
 
     def texts(self) -> tuple[str, str]:
         """Output and messages, together no longer than the limit."""
-        out, err = self._said[self._stdout], self._said[self._stderr]
-        kept = bytes(out[: self._limits.output])
-        return _decode(kept), _decode(bytes(err[: self._limits.output - len(kept)]))
+        out, err = self._streams[self._stdout], self._streams[self._stderr]
+        output = bytes(out[: self._limits.output])
+        return _decode(output), _decode(bytes(err[: self._limits.output - len(output)]))
 
 
 def _decode(raw: bytes) -> str:
@@ -239,8 +239,8 @@ def _find_exceeded(pid: int, limits: ScriptLimits, scratch: str | None) -> Endin
         return "memory"
     if scratch is not None:
         with suppress(OSError):
-            found = os.statvfs(f"/proc/{pids[-1]}/root{scratch}")
-            return "files" if found.f_files - found.f_ffree > limits.files else None
+            usage = os.statvfs(f"/proc/{pids[-1]}/root{scratch}")
+            return "files" if usage.f_files - usage.f_ffree > limits.files else None
     return None
 
 

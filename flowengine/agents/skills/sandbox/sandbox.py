@@ -95,12 +95,12 @@ class Sandbox:
             raise
 
     def _run(self, folder: Path, path: str, arguments: Sequence[str], stdin: bytes, stop: threading.Event) -> Outcome:
-        held = verdict(self.root)
-        if not held.holds and not self.allow_unconfined:
-            raise RefusedError("refused", reason=held.reason)
+        confinement = verdict(self.root)
+        if not confinement.holds and not self.allow_unconfined:
+            raise RefusedError("refused", reason=confinement.reason)
         with open_regular(folder / path) as file:
             program = interpreter_of(path, file.read(_HEAD_BYTES).decode("utf-8", "replace"))
-        if not held.holds:
+        if not confinement.holds:
             return _run_unconfined([*program, str(folder / path), *arguments], stdin, self.limits, stop)
         with make_readable(folder) if _is_root() else nullcontext(folder) as place:
             line = [*program, f"{SKILL}/{path}", *arguments]
@@ -127,13 +127,13 @@ def _try_out(root: Path | None) -> Verdict:
     limits = ScriptLimits(seconds=60, memory=300_000_000, processes=24)
     with tempfile.TemporaryDirectory(prefix="flowengine-probe-") as folder:
         os.chmod(folder, 0o755)
-        said = _run_confined(line, Path(folder), root, b"", limits, threading.Event())
+        outcome = _run_confined(line, Path(folder), root, b"", limits, threading.Event())
     try:
-        found: dict[str, Any] = json.loads(said.stdout)
+        checks: dict[str, Any] = json.loads(outcome.stdout)
     except ValueError:
-        first = (said.stderr.strip() or f"the trial ended with code {said.code}").splitlines()[0]
+        first = (outcome.stderr.strip() or f"the trial ended with code {outcome.code}").splitlines()[0]
         return Verdict(False, f"bubblewrap cannot make one here: {first:.300}")
-    failed = [name for name, holds in found.items() if not holds]
+    failed = [name for name, holds in checks.items() if not holds]
     return Verdict(False, f"it does not hold: {', '.join(failed)}") if failed else Verdict(True)
 
 

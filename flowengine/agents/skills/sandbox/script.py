@@ -107,21 +107,21 @@ def interpreter_of(path: str, head: str, find: Callable[[str], str | None] = fin
     >>> interpreter_of("scripts/a.sh", "#!/usr/bin/env -S perl -w", find=lambda name: f"/usr/bin/{name}")
     ('/usr/bin/perl', '-w')
     """
-    named = _parse_first_line(head)
-    if named and (program := _find_program(named[:1], find)):
-        return (program, *named[1:])
+    command = _parse_first_line(head)
+    if command and (program := _find_program(command[:1], find)):
+        return (program, *command[1:])
     suffix = PurePosixPath(path).suffix.lower()
     if program := _find_program(_BY_SUFFIX.get(suffix, ()), find):
         return (program,)
-    raise RefusedError("no_interpreter", path=path, reason=_explain_refusal(named, suffix))
+    raise RefusedError("no_interpreter", path=path, reason=_explain_refusal(command, suffix))
 
 
 def _parse_first_line(head: str) -> Sequence[str]:
     """The program's name and its arguments."""
-    found = _FIRST_LINE.match(head)
-    if found is None:
+    match = _FIRST_LINE.match(head)
+    if match is None:
         return ()
-    parts = found[1].split()
+    parts = match[1].split()
     name = Path(parts[0]).name
     if name != "env":
         return (name, *parts[1:])
@@ -132,12 +132,12 @@ def _parse_first_line(head: str) -> Sequence[str]:
 def _find_program(names: Sequence[str], find: Callable[[str], str | None]) -> str | None:
     if names and re.fullmatch(r"python[0-9.]*", names[0]):
         return python_program()
-    return next((found for name in names if (found := find(name))), None)
+    return next((program for name in names if (program := find(name))), None)
 
 
-def _explain_refusal(named: Sequence[str], suffix: str) -> str:
-    if named:
-        return f"the program '{named[0]:.60}' of its first line is not installed"
+def _explain_refusal(command: Sequence[str], suffix: str) -> str:
+    if command:
+        return f"the program '{command[0]:.60}' of its first line is not installed"
     if suffix in _BY_SUFFIX:
         return f"the program '{_BY_SUFFIX[suffix][0]}' is not installed"
     return f"it has no first line '#!…', and its ending '{suffix:.20}' is none of {', '.join(SCRIPT_SUFFIXES)}"

@@ -68,9 +68,9 @@ class McpConnection:
             self.secrets = Secrets([*self._headers.values(), *find_url_secrets(server.url or "")])
         self._client: Client | None = None
         self._ended = self._pipe.ended if self._pipe else anyio.Event()
-        self._left = anyio.Event()
+        self._exit = anyio.Event()
         self._start = anyio.CancelScope()
-        self._listed: list[ListedTool] = []
+        self._tools: list[ListedTool] = []
         self._listing = anyio.Lock()
         self._list_changed = False
         self.instructions = ""
@@ -83,8 +83,8 @@ class McpConnection:
     def is_live(self) -> bool:
         return self._client is not None and not self._ended.is_set()
 
-    async def hold(self, opened: anyio.Event) -> None:
-        """Connect, set `opened`, and stay until the connection ends. `reason` then says why.
+    async def hold(self, is_open: anyio.Event) -> None:
+        """Connect, set `is_open`, and stay until the connection ends. `reason` then says why.
 
         One cancel scope surrounds all of it, and its deadline goes once the server has started: a scope
         round the start alone would be left while the library's task groups inside are still open.
@@ -95,11 +95,11 @@ class McpConnection:
                 async with self._connect() as client:
                     # By the server's own patterns, and without a bound: `call` does it with one.
                     client.session.validate_tool_result = _leave_unchecked
-                    self._listed = await _all_tools(client)
+                    self._tools = await _all_tools(client)
                     self.instructions = client.session.instructions or ""
                     self._start.deadline = math.inf
                     self._client = client
-                    opened.set()
+                    is_open.set()
                     async with anyio.create_task_group() as tasks:
                         tasks.start_soon(self._listen, client)
                         await self._ended.wait()
@@ -114,7 +114,7 @@ class McpConnection:
             self.reason = self.secrets.hide((self.reason or self._explain_end(None)) + words)
             self._client = None
             self._ended.set()
-            self._left.set()
+            self._exit.set()
 
     async def list_tools(self) -> list[ListedTool]:
         """The server's tools, asked for again where it has said that they changed.
@@ -127,15 +127,15 @@ class McpConnection:
                 self._list_changed = False  # What changes while it answers is asked for the next time.
                 try:
                     with anyio.move_on_after(self._server.start_timeout):
-                        listed = await _all_tools(client)
-                        if listed != self._listed:
-                            self._listed = listed
+                        tools = await _all_tools(client)
+                        if tools != self._tools:
+                            self._tools = tools
                 except Exception:
-                    return self._listed
+                    return self._tools
                 except BaseException:
                     self._list_changed = True
                     raise
-        return self._listed
+        return self._tools
 
     async def call(self, tool: str, arguments: Mapping[str, Any]) -> CallToolResult:
         """Call a tool. `ConnectionLostError` where the connection ended meanwhile, `NoAnswerError` where what came is
@@ -160,7 +160,7 @@ class McpConnection:
             EXCHANGE.reset(token)
         # Its owner leaves it now, within seconds; how the process ended is known only then.
         self.close()
-        await self._left.wait()
+        await self._exit.wait()
         if fate == "forgotten":
             raise ConnectionLostError(exchange.told, reached=False, is_forgotten=True)
         raise ConnectionLostError(self.reason, reached=fate != "unsent")
@@ -172,14 +172,14 @@ class McpConnection:
 
     async def _check_structured(self, tool: str, answer: CallToolResult) -> None:
         """Raises `RunError` for structured content that the tool's own schema refuses, or that it cannot check."""
-        schema = next((each.output_schema for each in self._listed if each.name == tool), None)
+        schema = next((each.output_schema for each in self._tools if each.name == tool), None)
         if schema is None or answer.is_error:
             return
         from flowengine.core.json_schema import find_misfits  # Slow to load, and few tools have such a schema.
 
-        found = await anyio.to_thread.run_sync(find_misfits, schema, answer.structured_content)
-        if found:
-            raise RunError(f"its structured content does not fit its schema: {found[0].message} at {found[0].path}")
+        misfits = await anyio.to_thread.run_sync(find_misfits, schema, answer.structured_content)
+        if misfits:
+            raise RunError(f"its structured content does not fit its schema: {misfits[0].message} at {misfits[0].path}")
 
     def close(self) -> None:
         """Let `hold` end, in the midst of the start too."""

@@ -42,25 +42,25 @@ class Description(NamedTuple):
     effect: Effect
 
 
-def check_allowed(server: McpServer, listed: Sequence[ListedTool]) -> None:
+def check_allowed(server: McpServer, tools: Sequence[ListedTool]) -> None:
     """A `DefinitionError` for a tool in `allow` that a server which has just started lacks."""
-    known = list(dict.fromkeys(tool.name for tool in listed))
-    missing = next((name for name in server.allow or () if name not in known), None)
+    names = list(dict.fromkeys(tool.name for tool in tools))
+    missing = next((name for name in server.allow or () if name not in names), None)
     if missing is not None:
-        hint = did_you_mean(missing, known) or f"; it has {cut(', '.join(known), 500) or 'none'}"
+        hint = did_you_mean(missing, names) or f"; it has {cut(', '.join(names), 500) or 'none'}"
         raise DefinitionError(f"MCP server '{server.name}' has no tool '{missing}'{hint}")
 
 
-def describe(server: McpServer, listed: Sequence[ListedTool]) -> list[Description]:
+def describe(server: McpServer, tools: Sequence[ListedTool]) -> list[Description]:
     """The allowed tools that it lists now, in the server's order."""
-    kept = [tool for tool in listed if server.allow is None or tool.name in server.allow]
-    twice = next((name for name, count in Counter(tool.name for tool in kept).items() if count > 1), None)
+    allowed_tools = [tool for tool in tools if server.allow is None or tool.name in server.allow]
+    twice = next((name for name, count in Counter(tool.name for tool in allowed_tools).items() if count > 1), None)
     if twice is not None:
         raise RunError(
             f"MCP server '{server.name}' lists two tools named {cut(twice, 100)!r}, which cannot be told apart"
             f"; leave the name out of `allow` to use the others"
         )
-    names = _offered_names(server.name, [tool.name for tool in kept])
+    names = _offered_names(server.name, [tool.name for tool in allowed_tools])
     return [
         Description(
             tool.name,
@@ -69,7 +69,7 @@ def describe(server: McpServer, listed: Sequence[ListedTool]) -> list[Descriptio
             tool.input_schema,
             _read_effect(tool) if server.trust_hints else "external",
         )
-        for tool in kept
+        for tool in allowed_tools
     ]
 
 
@@ -84,10 +84,10 @@ def _read_effect(tool: ListedTool) -> Effect:
 def _offered_names(prefix: str, remote: Sequence[str]) -> dict[str, str]:
     """Server's name → offered name. One that had to be changed and meets another gets a digest at its end."""
     plain = {name: re.sub(r"[^A-Za-z0-9_-]", "_", f"{prefix}_{name}") for name in remote}
-    taken = Counter(plain.values())
+    counts = Counter(plain.values())
     return {
         name: _add_digest(safe, name)
-        if len(safe) > _MAX_NAME or (taken[safe] > 1 and safe != f"{prefix}_{name}")
+        if len(safe) > _MAX_NAME or (counts[safe] > 1 and safe != f"{prefix}_{name}")
         else safe
         for name, safe in plain.items()
     }
@@ -125,14 +125,14 @@ def _read_files(blocks: Sequence[ContentBlock]) -> Iterator[bytes]:
 
 def _join_parts(parts: list[str]) -> str:
     """The parts one below the other, of bounded length."""
-    left, kept = MAX_TEXT, list[str]()
+    room, pieces = MAX_TEXT, list[str]()
     for number, part in enumerate(parts):
-        if left <= 0:
-            kept.append(f"[cut: {len(parts) - number:,} more parts left out]")
+        if room <= 0:
+            pieces.append(f"[cut: {len(parts) - number:,} more parts left out]")
             break
-        kept.append(cut(part, left))
-        left -= len(part) + 1
-    return "\n".join(kept)
+        pieces.append(cut(part, room))
+        room -= len(part) + 1
+    return "\n".join(pieces)
 
 
 def _format_block(block: ContentBlock) -> str:

@@ -50,10 +50,10 @@ class McpOwner:
         self._environ = dict(environ)
         self._connection = McpConnection(server, self._environ)
         self._closing = anyio.Event()
-        self._wanted = anyio.Event()
+        self._wish = anyio.Event()
         self._changed = anyio.Event()
         self._restarts = 0
-        self._gone = ""
+        self._end_reason = ""
         self.instructions = ""
         """What the server says of itself, once it has started."""
         self.asked_ahead = False
@@ -69,17 +69,17 @@ class McpOwner:
     @property
     def is_replaced(self) -> bool:
         """Whether who asks now gets another one: it was given up or closed, and somebody was told where it hung."""
-        return bool(self._gone) and not (self._connection.has_hung and self.asked_ahead)
+        return bool(self._end_reason) and not (self._connection.has_hung and self.asked_ahead)
 
     async def run(self) -> None:
         """Hold one connection after the other, until the server is given up or closed."""
         try:
             await self._hold_connection()
-            while not self._gone:
-                await self._wanted.wait()
+            while not self._end_reason:
+                await self._wish.wait()
                 with anyio.move_on_after(_FIRST_PAUSE * 2**self._restarts):
                     await self._closing.wait()
-                if not self._gone:
+                if not self._end_reason:
                     self._restarts += 1
                     self._connection = McpConnection(self._server, self._environ)
                     await self._hold_connection()
@@ -108,25 +108,25 @@ class McpOwner:
 
     async def _hold_connection(self) -> None:
         """One connection from its start to its end."""
-        opened, connection = anyio.Event(), self._connection
+        is_open, connection = anyio.Event(), self._connection
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._announce, opened)
-            await connection.hold(opened)
+            tasks.start_soon(self._announce, is_open)
+            await connection.hold(is_open)
             tasks.cancel_scope.cancel()
         if self._restarts >= MAX_RESTARTS:
             self._end_for(f"it was restarted {self._restarts} times to no avail; the last time {connection.reason}")
-        elif self._restarts == 0 and not opened.is_set():
+        elif self._restarts == 0 and not is_open.is_set():
             self._end_for(connection.reason)
         self._wake_waiting()
 
-    async def _announce(self, opened: anyio.Event) -> None:
-        await opened.wait()
-        self._wanted = anyio.Event()  # what was wanted is there; the next wish comes after this one's end
+    async def _announce(self, is_open: anyio.Event) -> None:
+        await is_open.wait()
+        self._wish = anyio.Event()  # what was wanted is there; the next wish comes after this one's end
         self._wake_waiting()
 
     def _end_for(self, reason: str) -> None:
-        self._gone = self._gone or reason
-        self._wanted.set()
+        self._end_reason = self._end_reason or reason
+        self._wish.set()
         self._wake_waiting()
 
     def _wake_waiting(self) -> None:
@@ -137,15 +137,15 @@ class McpOwner:
     async def _live_connection(self) -> McpConnection:
         """The live connection, started where there is none."""
         while not self._connection.is_live:
-            if self._gone:
-                raise _GoneError(self._gone)
-            self._wanted.set()
+            if self._end_reason:
+                raise _GoneError(self._end_reason)
+            self._wish.set()
             await self._changed.wait()
         return self._connection
 
     async def call(self, described: Description, arguments: Mapping[str, Any]) -> ToolResult:
         """Call it, over a second connection if the first one ends and that does no harm."""
-        name, lost = f"MCP server '{self._server.name}'", ""
+        name, problem = f"MCP server '{self._server.name}'", ""
         for _ in range(2):
             try:
                 connection = await self._live_connection()
@@ -156,12 +156,12 @@ class McpOwner:
             except ConnectionLostError as error:
                 if error.is_forgotten:
                     self._restarts = 0
-                    lost = f"{name} refused: {connection.secrets.hide(error.reason)}"
+                    problem = f"{name} refused: {connection.secrets.hide(error.reason)}"
                     continue
-                lost = f"{name} was lost during the call: {error.reason}"
+                problem = f"{name} was lost during the call: {error.reason}"
                 if error.reached and described.effect == "external":
-                    return failed_result(f"{lost}. {_DOUBT}; it was not repeated", may_have_acted=True)
-        return failed_result(lost)
+                    return failed_result(f"{problem}. {_DOUBT}; it was not repeated", may_have_acted=True)
+        return failed_result(problem)
 
     async def _answer(
         self, connection: McpConnection, described: Description, arguments: Mapping[str, Any]
@@ -174,8 +174,8 @@ class McpOwner:
         except ConnectionLostError:
             raise
         except Exception as error:  # An answer that breaks the protocol or the tool's own schema, or none at all.
-            told = str(error) if isinstance(error, NoAnswerError) else error_text(error)
-            text = f"{name} answered wrongly: {told}{f'. {_DOUBT}' if acted else ''}"
+            reason = str(error) if isinstance(error, NoAnswerError) else error_text(error)
+            text = f"{name} answered wrongly: {reason}{f'. {_DOUBT}' if acted else ''}"
         else:
             self._restarts = 0
             return result_of(answer, connection.secrets)

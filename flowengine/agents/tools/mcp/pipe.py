@@ -50,7 +50,7 @@ class Pipe:
         self._process: Process | None = None
         self._errors = bytearray()
         self._fault = ""
-        self._heard = anyio.Event()
+        self._arrival = anyio.Event()
         self.ended = anyio.Event()
         """Set when no message will come any more."""
 
@@ -74,7 +74,7 @@ class Pipe:
                 with anyio.CancelScope(shield=True):
                     await _end_process(process)
                     with anyio.move_on_after(_GRACE):
-                        await self._heard.wait()
+                        await self._arrival.wait()
                     with anyio.move_on_after(_GRACE):
                         await process.aclose()
                 tasks.cancel_scope.cancel()
@@ -86,9 +86,9 @@ class Pipe:
 
     def last_words(self, hide: Callable[[str], str]) -> str:
         """The last that it wrote to stderr, without secrets, as the end of a message; the empty string for none."""
-        said = "".join(c if c.isprintable() else " " for c in hide(self._errors.decode("utf-8", "replace")))
-        said = " ".join(said.split())[-_LAST_WORDS:]
-        return f"; last on stderr: {said}" if said else ""
+        words = "".join(c if c.isprintable() else " " for c in hide(self._errors.decode("utf-8", "replace")))
+        words = " ".join(words.split())[-_LAST_WORDS:]
+        return f"; last on stderr: {words}" if words else ""
 
     async def _read(self, stdout: ByteReceiveStream, inbox: MemoryObjectSendStream[Incoming]) -> None:
         """Hand on every message; without a reader, read on, so that the process can end."""
@@ -126,7 +126,7 @@ class Pipe:
         except (anyio.EndOfStream, *_GONE):
             pass
         finally:
-            self._heard.set()
+            self._arrival.set()
 
     async def _write(self, outbox: MemoryObjectReceiveStream[SessionMessage], stdin: ByteSendStream) -> None:
         with outbox, suppress(*_GONE):

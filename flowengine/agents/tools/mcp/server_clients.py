@@ -56,17 +56,17 @@ class Served:
 class _View:
     """One server, as one agent sees it."""
 
-    def __init__(self, server: McpServer, owner: McpOwner, listed: Sequence[ListedTool]) -> None:
+    def __init__(self, server: McpServer, owner: McpOwner, tools: Sequence[ListedTool]) -> None:
         self._server = server
         self._owner = owner
-        self._listed = listed
+        self._tools = tools
         self.tools = self._describe()
 
     async def renew(self) -> bool:
-        listed = await self._owner.list_tools()
-        if listed is None or listed is self._listed:
+        tools = await self._owner.list_tools()
+        if tools is None or tools is self._tools:
             return False
-        self._listed = listed
+        self._tools = tools
         self.tools = self._describe()
         return True
 
@@ -82,7 +82,7 @@ class _View:
                 server.timeout,
                 qualified=f"{server.name}.{each.remote_name}",
             )
-            for each in describe(server, self._listed)
+            for each in describe(server, self._tools)
         ]
         return ToolSet(server.name, cut(owner.instructions, 2_000), tools, source=f"MCP server '{server.name}'")
 
@@ -106,9 +106,9 @@ async def serve(
     running = scope.once(_Running, partial(_Running, scope))
     views: list[_View] = []
     for server, owner in [(each, running.owner(each, environ, kind, ahead=ahead)) for each in servers]:  # Side by side.
-        listed = await owner.wait_for_tools()
-        check_allowed(server, listed)
-        views.append(_View(server, owner, listed))
+        tools = await owner.wait_for_tools()
+        check_allowed(server, tools)
+        views.append(_View(server, owner, tools))
     return Served(views)
 
 

@@ -76,9 +76,11 @@ class McpServer:
         wrong = next((header for header in self.headers_env if not _HEADER.fullmatch(header)), None)
         if wrong is not None:
             return f"{wrong!r} in `headers_env` is no name of a header"
-        held = next((name for name, variable in self.headers_env.items() if not _VARIABLE.fullmatch(variable)), None)
-        if held is not None:  # What stands there may be the secret itself, so it is not repeated.
-            return f"`headers_env` takes the name of an environment variable for {held}, not the value"
+        bad_header = next(
+            (name for name, variable in self.headers_env.items() if not _VARIABLE.fullmatch(variable)), None
+        )
+        if bad_header is not None:  # What stands there may be the secret itself, so it is not repeated.
+            return f"`headers_env` takes the name of an environment variable for {bad_header}, not the value"
         times = {"timeout": self.timeout, "start_timeout": self.start_timeout}
         late = next((name for name, seconds in times.items() if not seconds > 0), None)
         return f"`{late}` is {times[late]!r}; seconds above 0 are expected" if late else ""
@@ -91,8 +93,8 @@ def _find_misfit(server: McpServer) -> str:
         if not (isinstance(text, str) or (text is None and name != "name")):
             return f"`{name}` is a text"
     lists: dict[str, object] = {"args": server.args, "allow": () if server.allow is None else server.allow}
-    for name, given in lists.items():
-        if isinstance(given, str) or not isinstance(given, Sequence) or not _are_texts(cast("Sequence[Any]", given)):
+    for name, values in lists.items():
+        if isinstance(values, str) or not isinstance(values, Sequence) or not _are_texts(cast("Sequence[Any]", values)):
             return f"`{name}` is a list of texts"
     for name, table in {"env": server.env, "headers_env": server.headers_env}.items():
         if not isinstance(cast("Any", table), Mapping) or not _are_texts([*table, *table.values()]):
@@ -113,11 +115,11 @@ def server_of(settings: Mapping[str, Any]) -> McpServer:
     >>> server_of({"name": "docs", "url": "https://example.org/mcp"}).allow is None
     True
     """
-    known = [each.name for each in fields(McpServer)]
-    unknown = next((key for key in settings if key not in known), None)
+    names = [each.name for each in fields(McpServer)]
+    unknown = next((key for key in settings if key not in names), None)
     if unknown is not None:
         raise DefinitionError(
-            f"an MCP server has no setting {unknown!r}{did_you_mean(str(unknown), known)} (it has {', '.join(known)})"
+            f"an MCP server has no setting {unknown!r}{did_you_mean(str(unknown), names)} (it has {', '.join(names)})"
         )
     if "name" not in settings:
         raise DefinitionError("an MCP server needs a `name`")
@@ -139,7 +141,7 @@ def process_environment(server: McpServer, environ: Mapping[str, str]) -> dict[s
 
 def header_values(server: McpServer, environ: Mapping[str, str]) -> dict[str, str]:
     """The headers with their values; a `DefinitionError` names the variable, never its value."""
-    found: dict[str, str] = {}
+    headers: dict[str, str] = {}
     for header, variable in server.headers_env.items():
         value = environ.get(variable, "").strip()
         if not value:
@@ -152,5 +154,5 @@ def header_values(server: McpServer, environ: Mapping[str, str]) -> dict[str, st
                 f"MCP server '{server.name}': the environment variable {variable} holds characters that "
                 f"header {header} cannot carry"
             )
-        found[header] = value
-    return found
+        headers[header] = value
+    return headers
