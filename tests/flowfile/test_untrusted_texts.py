@@ -584,6 +584,36 @@ def test_trust_says_what_is_meant(
     assert (len(risks.open), len(risks.meant), len(risks.unneeded)) == (opened, meant, unneeded)
 
 
+def test_what_a_webhook_hands_on_is_a_source(tmp_path: Path) -> None:
+    (tmp_path / "steps.py").write_text(CODE)
+    hook = '[[webhooks]]\npath = "{path}"\nflow = "{flow}"\nsignature = "github"\nsecret_env = "S"\ninputs = {inputs}\n'
+    (tmp_path / "flowengine.toml").write_text(
+        'allow_calls = ["steps"]\n'
+        + hook.format(
+            path="in",
+            flow="hooked",
+            inputs='{a = "{{ body.x }}", b = "ours", c = ["", {d = "{{ headers.e }}"}], '
+            'kind = "{{ body.kind }}", meant = "{{ body.x }}"}',
+        )
+        + hook.format(path="other", flow="another", inputs='{b = "{{ body.x }}"}')
+    )
+    inputs = {
+        "a": "string",
+        "b": "string",
+        "c": "array",
+        "kind": "string, enum: [x, y]",
+        "meant": "string, untrusted: false",
+    }
+    head = "flowengine: v1\nname: hooked\ninputs:\n" + "".join(f"  {k}: {{type: {v}}}\n" for k, v in inputs.items())
+    sends = "".join(
+        f"{SEND.replace('send:', f'send_{k}:', 1)}with: {{text: '{{{{ inputs.{k} }}}}'}}}}\n" for k in inputs
+    )
+    risks = ways_in(tmp_path, sends, f"{head}nodes:\n")
+    assert ends(risks) == {("a", "send_a"), ("c", "send_c")}
+    told = [str(each) for each in check_file(tmp_path / "flow.yaml")]
+    assert "the input 'a', which the webhook 'in' fills" in told[0]
+
+
 def test_what_an_acting_node_gives_is_not_trusted_with_what_it_does(folder: Path) -> None:
     nodes = "  a: {type: http, url: 'https://shop.example.com/{{ inputs.word }}', trust: The shop knows.}\n"
     risks = ways_in(folder, nodes + MAIL.replace("output", "output.body") % "")

@@ -22,7 +22,7 @@ _ADVICE: Final = "; add an approval, restrict the value to a closed choice, or g
 
 def check_untrusted_texts(spec: FlowSpec, project: Project, report: Report) -> None:
     """Reports the paths on which untrusted text reaches an external effect."""
-    if not may_have_risks(spec):
+    if not may_have_risks(spec, project):
         return
     from flowengine.flowfile.risks.risk_paths import find_risk_paths, place_text  # Loads networkx.
 

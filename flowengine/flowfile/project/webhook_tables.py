@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, cast, get_args
 
 from flowengine.core.templating.compile import compile_predicate, compile_template
+from flowengine.core.templating.parse import parse_template
 from flowengine.core.values import is_map
 from flowengine.errors import TemplateSyntaxError, did_you_mean
 from flowengine.flowfile.project.toml_positions import TellProblem, item
@@ -51,6 +52,11 @@ class WebhookRule:
     """Seconds, or a time like `5m`, by which the moment that a call was signed may differ from now."""
     header: str = "x-webhook-secret"
     """Where the secret itself is, with `signature = "secret"`."""
+
+    @property
+    def handed_on(self) -> list[str]:
+        """The inputs that are given something of the call."""
+        return [name for name, value in self.inputs.items() if _is_of_call(value)]
 
     def inputs_from(self, scope: Mapping[str, Any]) -> dict[str, Any]:
         """The flow's inputs, of a call; `TemplateError` where it lacks something."""
@@ -132,6 +138,14 @@ def _compile(name: str, value: Any, problems: _Problems) -> _Template:
     except TemplateSyntaxError as error:
         problems.append((f"input '{name}': {error}", "", "inputs"))
         return lambda scope: None
+
+
+def _is_of_call(value: Any) -> bool:
+    """Tells whether a value holds a template, which can read nothing but the call."""
+    if isinstance(value, dict | list):
+        within = cast("dict[str, Any]", value).values() if isinstance(value, dict) else cast("list[Any]", value)
+        return any(map(_is_of_call, within))
+    return isinstance(value, str) and not parse_template(value).is_static
 
 
 def _compile_test(source: str, problems: _Problems) -> Callable[[Any], bool] | None:

@@ -50,6 +50,7 @@ __all__ = [
     "mark_of",
     "provider_of",
     "sources_in",
+    "untrusted_inputs",
 ]
 
 ANY: Final = ""
@@ -87,6 +88,18 @@ def can_bring(node: NodeSpec) -> bool:
 
 
 # --- what comes in
+
+
+def untrusted_inputs(spec: FlowSpec, project: Project) -> Iterator[RiskSpot]:
+    """The inputs whose texts come from outside: marked ones, files, and what a webhook of the project hands on."""
+    hooks = {name: each for each in project.webhooks if each.flow == spec.name for name in each.handed_on}
+    for name, declared in spec.inputs.items():
+        if declared.is_untrusted:
+            at = ("inputs", name, "untrusted") if declared.untrusted else ("inputs", name)
+            yield RiskSpot(name, at, f"{'the file' if declared.type == 'file' else 'the input'} '{name}'")
+        elif declared.untrusted is None and name in hooks:
+            words = f"the input '{name}', which the webhook '{hooks[name].path}' fills"
+            yield RiskSpot(name, ("inputs", name), words)
 
 
 def sources_in(spec: FlowSpec, project: Project, path: KeyPath, node: NodeSpec) -> Iterator[RiskSpot]:

@@ -49,6 +49,7 @@ from flowengine.flowfile.risks.outside_effects import (
     effects_in,
     provider_of,
     sources_in,
+    untrusted_inputs,
 )
 from flowengine.flowfile.risks.sanitizers import Sanitizers
 from flowengine.flowfile.risks.value_reads import ReadValue, ValueReads
@@ -123,9 +124,9 @@ class TextGraph:
         self.edges.setdefault(one, {}).setdefault(other, place)
 
 
-def may_have_risks(spec: FlowSpec) -> bool:
+def may_have_risks(spec: FlowSpec, project: Project) -> bool:
     """Tells whether there could be a source and an effect, as far as the kinds of the nodes say."""
-    brings = any(each.is_untrusted for each in spec.inputs.values())
+    brings = any(True for _ in untrusted_inputs(spec, project))
     acts = False
     for each in flows_in(spec):
         if any(state.trust is not None for state in each.shared_state.values()):
@@ -153,13 +154,10 @@ def graph_of(spec: FlowSpec, project: Project) -> TextGraph:
     """The graph of a flow."""
     graph = TextGraph()
     _File(graph, spec, project, (), {}).build()
-    for name, declared in spec.inputs.items():
-        if declared.is_untrusted:
-            at = ("inputs", name, "untrusted") if declared.untrusted else ("inputs", name)
-            source = TextVertex("source", (), name)
-            words = "the file" if declared.type == "file" else "the input"
-            graph.sources[source] = Enters(RiskSpot(name, at, f"{words} '{name}'"), TextPlace(spec, at))
-            graph.link(source, TextVertex("input", (), name))
+    for spot in untrusted_inputs(spec, project):
+        source = TextVertex("source", (), spot.key)
+        graph.sources[source] = Enters(spot, TextPlace(spec, spot.at))
+        graph.link(source, TextVertex("input", (), spot.key))
     return graph
 
 

@@ -59,7 +59,7 @@ class InputSpec(Keys):
     schema_: Maybe[JsonSchema] = Field(default=None, alias="schema")
     """A JSON Schema, instead of `type` and `enum`."""
     untrusted: Maybe[bool] = None
-    """Whether the text comes from an untrusted source. Default: true for files, else false."""
+    """Whether the text comes from an untrusted source. Default: true for files and what webhooks fill."""
 
     @property
     def is_untrusted(self) -> bool:
