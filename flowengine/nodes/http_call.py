@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from time import perf_counter
-from typing import Any, ClassVar, Final, Unpack
+from typing import Any, ClassVar, Final, TypeVar, Unpack
 
 import anyio.to_thread
 
@@ -15,16 +15,19 @@ from flowengine.agents.tools.result_text import cut, text_of
 from flowengine.core.context import Context, NodeResult
 from flowengine.core.file_values import RefusedFileError
 from flowengine.core.json_schema import find_misfits
+from flowengine.core.json_values import MAX_VALUES
 from flowengine.core.records import ToolCall, tool_key
 from flowengine.engine.view import NodeContext
 from flowengine.errors import LONGEST_WAIT, DefinitionError, OutputError, RunError, UnknownEffectError
 from flowengine.models.http.status_errors import read_retry_after
 from flowengine.nodes.code_digest import digest_handed
-from flowengine.nodes.http_request import Answer, Expected, describe_url, make_request, read_body
+from flowengine.nodes.http_request import Answer, Expected, describe_url, is_json, make_request, read_body
 from flowengine.nodes.http_sender import HttpSender, Sender, SentAnswer
 from flowengine.nodes.node import Effect, FlowNode, NodeSettings, Value, work_out
 
 __all__ = ["EFFECTS", "HttpNode"]
+
+T = TypeVar("T")
 
 EFFECTS: Final[Mapping[str, Effect]] = {
     "GET": "none",
@@ -36,6 +39,8 @@ EFFECTS: Final[Mapping[str, Effect]] = {
 }
 """Method → what a request does outside, where the author says nothing else."""
 
+_INLINE: Final = 16_384
+"""Bytes of an answer that is read without a thread."""
 _MAX_VALUE: Final = 1_000_000
 """Bytes of an answer's body that is a value; a longer one becomes a file."""
 
@@ -125,15 +130,15 @@ class HttpNode(FlowNode):
             if misfits:
                 raise OutputError(f"the answer's body does not fit: {misfits[0].message[:300]} at {misfits[0].path}")
         headers = {name: hide.hide(value) for name, value in answer.headers.items()}
-        return {"status": answer.status, "headers": headers, "body": hide.hide_in(body)}
+        return {"status": answer.status, "headers": headers, "body": await _work_on(answer, hide.hide_in, body)}
 
     async def _body(self, context: Context, answer: Answer, url: str) -> Any:
         if len(answer.content) <= _MAX_VALUE:
-            body = read_body(answer)
+            body = await _work_on(answer, read_body, answer)
             if not isinstance(body, bytes):
                 return body
-        elif self.expected.schema is not None:
-            raise OutputError(f"the answer's body has more than {_MAX_VALUE:,} bytes: it is a file, and has no schema")
+        if self.expected.schema is not None:
+            raise OutputError(f"the answer's body {_explain_file(answer)}: it is a file, and has no schema")
         files = None if context.runtime.scope is None else context.runtime.scope.files
         if files is None:
             raise RunError("the answer's body becomes a file, and there is no store to keep it")
@@ -148,6 +153,19 @@ class HttpNode(FlowNode):
     def identity(self) -> Sequence[Any]:
         said = text_of(self.expected.schema), list(self.expected.status)
         return (self.method, sorted(self._values), sorted(self._headers_env.items()), self._follow, *said)
+
+
+def _explain_file(answer: Answer) -> str:
+    if len(answer.content) > _MAX_VALUE:
+        return f"has more than {_MAX_VALUE:,} bytes"
+    return f"has more than {MAX_VALUES:,} values" if is_json(answer) else "is neither JSON nor text"
+
+
+async def _work_on(answer: Answer, work: Callable[[T], Any], given: T) -> Any:
+    """What the work gives; of a long answer beside the event loop, which goes on with other runs meanwhile."""
+    if len(answer.content) <= _INLINE:
+        return work(given)
+    return await anyio.to_thread.run_sync(work, given)
 
 
 def _key_of(context: Context) -> str:

@@ -15,11 +15,20 @@ from typing import Any, Final, cast
 from urllib.parse import quote, urlencode
 
 from flowengine.core.file_values import FileValue
-from flowengine.core.json_values import check_text, refuse_constant, write_json
+from flowengine.core.json_values import MAX_VALUES, ValueCounter, check_text, refuse_constant, write_json
 from flowengine.core.values import describe_value
 from flowengine.errors import DefinitionError, OutputError, RunError
 
-__all__ = ["Answer", "Expected", "HttpRequest", "check_header_name", "describe_url", "make_request", "read_body"]
+__all__ = [
+    "Answer",
+    "Expected",
+    "HttpRequest",
+    "check_header_name",
+    "describe_url",
+    "is_json",
+    "make_request",
+    "read_body",
+]
 
 _NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
 _OURS: Final = frozenset(
@@ -151,12 +160,16 @@ def describe_url(url: str) -> str:
 
 
 def read_body(answer: Answer) -> Any:
-    """The body as a value: JSON where the answer says so, else text, else bytes; None where it is empty."""
+    """The body as a value: JSON where the answer says so, else text, else bytes; None where it is empty.
+
+    JSON of very many values stays bytes: all that is done with a value costs time for each.
+    """
     if not answer.content:
         return None
-    said, _, parameters = answer.headers.get("content-type", "").partition(";")
-    media_type = said.strip().lower()
-    if _JSON.fullmatch(media_type):
+    media_type, parameters = _media_type_of(answer)
+    if is_json(answer):
+        if ValueCounter().feed(answer.content) > MAX_VALUES:
+            return answer.content
         try:
             return json.loads(answer.content, parse_constant=refuse_constant)
         except (ValueError, RecursionError) as error:
@@ -167,6 +180,17 @@ def read_body(answer: Answer) -> Any:
         return answer.content.decode(_charset_of(parameters))
     except (UnicodeError, LookupError):
         return answer.content.decode("utf-8", "replace") if media_type else answer.content
+
+
+def is_json(answer: Answer) -> bool:
+    """Tells whether an answer says that it is JSON."""
+    return bool(_JSON.fullmatch(_media_type_of(answer)[0]))
+
+
+def _media_type_of(answer: Answer) -> tuple[str, str]:
+    """The media type, and the parameters behind it."""
+    said, _, parameters = answer.headers.get("content-type", "").partition(";")
+    return said.strip().lower(), parameters
 
 
 def _charset_of(parameters: str) -> str:

@@ -198,7 +198,7 @@ async def test_what_an_answers_body_is(server: OddServer, content: bytes, media_
     assert (await run_of(node(server))).raise_for_status().outputs["a"]["body"] == body
 
 
-@pytest.mark.parametrize("content", [b"{", b"NaN", b"[" * 100_000])
+@pytest.mark.parametrize("content", [b"{", b"NaN", b"[" * 40_000])
 async def test_json_that_is_none_is_an_invalid_output(server: OddServer, content: bytes):
     server.routes["/"] = lambda handler: say(handler, content, content_type="application/json")
     assert "says that it is JSON, and it is not" in message(await run_of(node(server)))
@@ -214,6 +214,14 @@ async def test_bytes_and_long_answers_become_files_and_longer_ones_an_error(serv
     assert (file.size, file.read_text()[:3]) == (1_500_000, "xxx")
     told = message(await run_of(node(server, "/long", expected=Expected(schema={"type": "string"}))))
     assert "has more than 1,000,000 bytes" in told
+    server.routes["/many"] = lambda handler: say(
+        handler, b"[" + b"1," * 50_000 + b"1]", content_type="application/json"
+    )
+    many = (await run_of(node(server, "/many"))).raise_for_status().outputs["a"]["body"]
+    assert isinstance(many, FileValue)
+    assert json.loads(many.read_text()) == [1] * 50_001
+    told = message(await run_of(node(server, "/many", expected=Expected(schema={"type": "array"}))))
+    assert "has more than 50,000 values: it is a file, and has no schema" in told
     small = HttpSender([f"{server.url}/"], max_bytes=10)
     assert "the answer has more than 10 bytes" in message(await run_of(node(server, "/long", sender=small)))
     assert "the request's body has 11 bytes" in message(
