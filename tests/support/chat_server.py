@@ -93,6 +93,18 @@ FLOWS = {
         outputs:
           reply: "{{ nodes.wait.output }}"
         """,
+    "look": """
+        inputs:
+          message: {type: string, default: ""}
+          photo: {type: file, media_types: [image/png]}
+        nodes:
+          say:
+            type: function
+            call: "steps:describe"
+            with: {text: "{{ inputs.message }}", photo: "{{ inputs.photo }}"}
+        outputs:
+          reply: "{{ nodes.say.output }}"
+        """,
     "clerk": """
         inputs:
           message: {type: string}
@@ -107,6 +119,9 @@ import anyio
 
 def say(text):
     return text
+
+def describe(text, photo):
+    return f"{text} {photo.media_type} {photo.size}"
 
 def odd():
     return "a\\ud83db"

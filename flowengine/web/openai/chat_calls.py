@@ -84,8 +84,12 @@ async def begin_chat(
     *,
     run_key: str | None = None,
     inputs: Mapping[str, Any] = EMPTY,
+    settings: Mapping[str, Any] = EMPTY,
 ) -> ChatRun:
-    """Answer with the message what a run of the conversation waits for; else start one with it."""
+    """Answer with the message what a run of the conversation waits for; else start one with it.
+
+    `settings`: kept with a run that is started.
+    """
     message, history = find_message_input(service.flow(flow, caller))
     newest = conversation.messages[-1]["content"]
     given_before = None if run_key is None else _KeyedAnswer(service, flow, run_key, newest, caller)
@@ -112,7 +116,7 @@ async def begin_chat(
         labels=labels,
         session=session,
         tokens=True,
-        settings={_PASSING: True} if is_passing and session is not None else EMPTY,
+        settings={**settings, **({_PASSING: True} if is_passing and session is not None else EMPTY)},
     )
     return ChatRun(started.run_id, 0, started.is_new)
 

@@ -1,7 +1,7 @@
 """Reads the bodies of OpenAI's chat completions and responses, and writes their answers. Pure.
 
 A flow is a model. What generates is the flow's own matter, so settings such as `temperature` change nothing; what would
-change the meaning of the call (`tools`, several choices, another kind of content than text) is refused.
+change the meaning of the call (`tools`, several choices, content that is neither text nor a file) is refused.
 What the Responses API calls `instructions` is a system message.
 """
 
@@ -19,6 +19,7 @@ __all__ = [
     "ChatAnswer",
     "ChatCall",
     "OpenAiError",
+    "ResponseSettings",
     "chat_completion",
     "chat_usage",
     "error_body",
@@ -86,6 +87,12 @@ class ChatCall(NamedTuple):
     tells_usage: bool
     """Whether the end of the stream tells the usage."""
     metadata: Mapping[str, str]
+    files: Sequence[str] = ()
+    """Contents (`data:` addresses) or addresses of the files of the newest message."""
+    has_files: bool = False
+    """Whether any message has one."""
+    background: bool = False
+    """Whether the answer is not waited for."""
 
     @property
     def message(self) -> str:
@@ -104,6 +111,8 @@ def read_chat_call(body: Mapping[str, Any], session: str | None = None) -> ChatC
     messages = body.get("messages")
     if not isinstance(messages, list) or not messages:
         raise OpenAiError("`messages` is a list with at least one message", param="messages")
+    if body.get("background"):
+        raise OpenAiError("`background` is a response's: ask /v1/responses", param="background")
     read = [_read_message(each, f"messages[{at}]") for at, each in enumerate(cast("list[Any]", messages))]
     tells_usage = _read_flag(_read_object(body, "stream_options"), "include_usage")
     return _make_call(body, read, "messages", session, None, False, tells_usage)
@@ -113,7 +122,7 @@ def read_responses_call(body: Mapping[str, Any], session: str | None = None) -> 
     """The body of `/v1/responses`; `session` is that of the header."""
     given = body.get("input")
     if isinstance(given, str):
-        read: list[Mapping[str, str]] = [{"role": "user", "content": given}]
+        read = [_ReadMessage("user", given)]
     elif isinstance(given, list) and given:
         read = [_read_message(each, f"input[{at}]") for at, each in enumerate(cast("list[Any]", given))]
     else:
@@ -122,7 +131,7 @@ def read_responses_call(body: Mapping[str, Any], session: str | None = None) -> 
     if not isinstance(instructions, str | None):
         raise OpenAiError("`instructions` is a text", param="instructions")
     if instructions:
-        read.insert(0, {"role": "system", "content": instructions})
+        read.insert(0, _ReadMessage("system", instructions))
     conversation = body.get("conversation")
     if is_map(conversation):
         conversation = conversation.get("id")
@@ -134,12 +143,15 @@ def read_responses_call(body: Mapping[str, Any], session: str | None = None) -> 
         raise OpenAiError(
             "`previous_response_id` is an id, and goes without `conversation`", param="previous_response_id"
         )
-    return _make_call(body, read, "input", conversation or session, previous, tells_progress, True)
+    call = _make_call(body, read, "input", conversation or session, previous, tells_progress, True)
+    if call.background and not call.store:
+        raise OpenAiError("a response in the background is stored: leave `store` out", param="store")
+    return call
 
 
 def _make_call(
     body: Mapping[str, Any],
-    messages: Sequence[Mapping[str, str]],
+    messages: Sequence[_ReadMessage],
     param: str,
     session: str | None,
     previous: str | None,
@@ -152,8 +164,9 @@ def _make_call(
     for name, why in _REFUSED.items():
         if body.get(name):
             raise OpenAiError(why, param=name)
-    if messages[-1]["role"] != "user":
-        raise OpenAiError(f"the last message is a user's, not of the role '{messages[-1]['role']}'", param=param)
+    newest = messages[-1]
+    if newest.role != "user":
+        raise OpenAiError(f"the last message is a user's, not of the role '{newest.role}'", param=param)
     if len(messages) > MOST_MESSAGES:
         raise OpenAiError(f"a conversation has at most {MOST_MESSAGES:,} messages", param=param)
     inputs = _read_object(body, "inputs", ": the flow's other inputs by name")
@@ -165,7 +178,21 @@ def _make_call(
         raise OpenAiError("a conversation is named by 1 to 150 characters", param="metadata")
     stream, store = _read_flag(body, "stream"), _read_flag(body, "store", default=True)
     tells_progress = _read_flag(body, "progress") or tells_progress
-    return ChatCall(model, messages, stream, store, named, previous, inputs, tells_progress, tells_usage, metadata)
+    return ChatCall(
+        model,
+        [{"role": each.role, "content": each.content} for each in messages],
+        stream,
+        store,
+        named,
+        previous,
+        inputs,
+        tells_progress,
+        tells_usage,
+        metadata,
+        newest.files,
+        any(each.files for each in messages),
+        _read_flag(body, "background"),
+    )
 
 
 def _read_object(body: Mapping[str, Any], name: str, what: str = "") -> Mapping[str, Any]:
@@ -186,7 +213,6 @@ def _read_flag(body: Mapping[str, Any], name: str, *, default: bool = False) -> 
 _REFUSED: Final = {
     "tools": "a flow calls tools of its own: leave `tools` out",
     "functions": "a flow calls tools of its own: leave `functions` out",
-    "background": "`background` is not offered: start the flow with `Prefer: respond-async`",
     "audio": "a flow answers with text: leave `audio` out",
     "logprobs": "a flow tells no probabilities: leave `logprobs` out",
 }
@@ -195,7 +221,13 @@ _ROLES: Final = {"system": "system", "developer": "system", "user": "user", "ass
 _TEXTS: Final = frozenset({"text", "input_text", "output_text", "refusal"})
 
 
-def _read_message(given: Any, place: str) -> Mapping[str, str]:
+class _ReadMessage(NamedTuple):
+    role: str
+    content: str
+    files: Sequence[str] = ()
+
+
+def _read_message(given: Any, place: str) -> _ReadMessage:
     message = given if is_map(given) else dict[str, Any]()
     if message.get("type", "message") != "message":
         raise OpenAiError(f"{place}: a flow reads messages, not '{message['type']!s:.40}'", param=place)
@@ -204,11 +236,13 @@ def _read_message(given: Any, place: str) -> Mapping[str, str]:
         raise OpenAiError(f"{place}: a message has the role system, user or assistant", param=place)
     content = message.get("content")
     if role == "assistant" and not content:  # It called tools, or refused.
-        return {"role": role, "content": ""}
-    return {"role": role, "content": read_content(content, place)}
+        return _ReadMessage(role, "")
+    files: list[str] = []
+    return _ReadMessage(role, read_content(content, place, files if role == "user" else None), files)
 
 
-def read_content(content: Any, place: str) -> str:
+def read_content(content: Any, place: str, files: list[str] | None = None) -> str:
+    """The text of a message; files among it are added to `files`, and are refused where that is None."""
     if isinstance(content, str):
         return content
     if not isinstance(content, list) or not content:
@@ -217,11 +251,32 @@ def read_content(content: Any, place: str) -> str:
     for part in cast("list[Any]", content):
         known = part if is_map(part) else dict[str, Any]()
         kind = known.get("type")
+        if files is not None and kind in _FILES:
+            files.append(_read_file(known, f"{place}.content"))
+            continue
         text = known.get("text", known.get("refusal"))
         if not isinstance(kind, str) or kind not in _TEXTS or not isinstance(text, str):
             raise OpenAiError(f"{place}.content: a flow's message is text, and no '{kind!s:.40}'", param=place)
         texts.append(text)
     return "".join(texts)
+
+
+_FILES: Final = frozenset({"image_url", "input_image", "file", "input_file"})
+
+
+def _read_file(part: Mapping[str, Any], place: str) -> str:
+    """The content or the address of an image or a file, in the form of either API."""
+    kind: str = part["type"]
+    inner = part.get(kind)
+    known = inner if is_map(inner) else part
+    found = known.get("url" if kind == "image_url" else "image_url" if kind == "input_image" else "file_data")
+    if found is None and kind == "input_file":
+        found = known.get("file_url")
+    if not isinstance(found, str) or not found.startswith(("data:", "https://", "http://")):
+        raise OpenAiError(
+            f"{place}: a file is its content (data:TYPE;base64,…) or an address, and no id of one", param=place
+        )
+    return found
 
 
 # --- Answers
@@ -273,7 +328,22 @@ def chat_completion(answer: ChatAnswer) -> Mapping[str, Any]:
     }
 
 
-def response_object(answer: ChatAnswer, call: ChatCall, *, status: str = "completed") -> Mapping[str, Any]:
+class ResponseSettings(NamedTuple):
+    """What a call says of its response; kept with the run where the response is stored."""
+
+    metadata: Mapping[str, str]
+    previous: str | None = None
+    store: bool = True
+    background: bool = False
+
+    @classmethod
+    def of(cls, call: ChatCall) -> ResponseSettings:
+        return cls(call.metadata, call.previous, call.store, call.background)
+
+
+def response_object(
+    answer: ChatAnswer, call: ResponseSettings, *, status: str = "completed", error: Mapping[str, str] | None = None
+) -> Mapping[str, Any]:
     """The answer of `/v1/responses`, as far as it is there."""
     is_done = status == "completed"
     metadata = {**call.metadata, "flowengine_run_id": answer.run_id, "flowengine_status": answer.status}
@@ -285,7 +355,8 @@ def response_object(answer: ChatAnswer, call: ChatCall, *, status: str = "comple
         "model": answer.model,
         "output": output_items(answer) if is_done else [],
         "usage": response_usage(answer.tokens) if is_done else None,
-        "error": None,
+        "background": call.background,
+        "error": error,
         "incomplete_details": None,
         "instructions": None,
         "metadata": metadata,

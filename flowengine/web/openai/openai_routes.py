@@ -1,20 +1,23 @@
 """Serves flows as models, in the form of OpenAI's API: /v1/models, /v1/chat/completions, /v1/responses.
 
 A run that fails is answered with 422, which clients do not repeat by themselves: a repeated call would be paid twice. A
-client that goes away cancels its run, unless it gave an `Idempotency-Key` by which the run is found again.
+client that goes away cancels its run, unless it gave an `Idempotency-Key` by which the run is found again, or asked for
+its answer in the background.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import AbstractAsyncContextManager, aclosing
+from contextlib import AbstractAsyncContextManager, aclosing, suppress
 from time import time
-from typing import Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from flowengine.errors import ApprovalError, DefinitionError, FlowNotFoundError, RunNotFoundError
+from flowengine.core.context import EMPTY
+from flowengine.errors import ApprovalError, DefinitionError, FlowNotFoundError, JournalError, RunNotFoundError
+from flowengine.flow import Flow
 from flowengine.runtime.run_driver import OverloadedError, StoppingError
 from flowengine.web.api.http_answers import hide_store, json_response, make_routes
 from flowengine.web.api.serving_parts import MountedRoutes, ServingParts
@@ -34,6 +37,7 @@ from flowengine.web.openai.openai_bodies import (
     ChatAnswer,
     ChatCall,
     OpenAiError,
+    ResponseSettings,
     chat_completion,
     error_body,
     model_object,
@@ -42,9 +46,10 @@ from flowengine.web.openai.openai_bodies import (
     response_object,
 )
 from flowengine.web.openai.openai_streams import ChatStream, ResponseStream
-from flowengine.web.service.chat_shape import TextOutput, find_text_output
+from flowengine.web.openai.stored_responses import keep_settings, read_settings, stored_response
+from flowengine.web.service.chat_shape import TextOutput, find_file_input, find_text_output
 from flowengine.web.service.flow_service import FlowService
-from flowengine.web.service.outcomes import AccessError, FlowCaller, KeyReusedError, start_of
+from flowengine.web.service.outcomes import ENDED, AccessError, FlowCaller, KeyReusedError, start_of
 from flowengine.web.service.question_texts import format_questions
 from flowengine.web.streams.stream_parts import (
     Part,
@@ -74,6 +79,8 @@ def make_openai_routes(parts: ServingParts) -> MountedRoutes:
         ("GET", "/v1/models/{model}", routes.get_model),
         ("POST", "/v1/chat/completions", routes.complete_chat),
         ("POST", "/v1/responses", routes.respond),
+        ("GET", "/v1/responses/{response_id}", routes.get_response),
+        ("POST", "/v1/responses/{response_id}/cancel", routes.cancel_response),
         *((method, "/v1/{rest:path}", _refuse) for method in ("GET", "POST", "PUT", "PATCH", "DELETE")),
     ]
     return MountedRoutes(make_routes(table, error_response), errors={"/v1/": error_response})
@@ -156,11 +163,38 @@ class _OpenAiRoutes:
         session = call.session if call.previous is None else await self._find_session(call.previous, caller_of(request))
         keeps = session is None and call.store
         previous = None if call.previous is None else _run_of(call.previous)
-        asked = await self._ask(request, call, Conversation(call.messages, session, keeps, previous))
+        conversation = Conversation(call.messages, session, keeps, previous)
+        asked = await self._ask(request, call, conversation, keep_settings(call))
+        settings = ResponseSettings.of(call)
         if call.stream:
-            return event_stream(_stream(asked, ResponseStream(call)), asked.headers)
+            return event_stream(_stream(asked, ResponseStream(settings)), asked.headers)
+        if call.background and not asked.chat.unclear:
+            begun = response_object(_begin_answer(asked), settings, status="in_progress")
+            return json_response(begun, headers=asked.headers)
         answer = await answer_while_heard(request, lambda: _gather(asked))
-        return _GONE if answer is None else json_response(response_object(answer, call), headers=asked.headers)
+        return _GONE if answer is None else json_response(response_object(answer, settings), headers=asked.headers)
+
+    async def get_response(self, request: Request) -> Response:
+        """How a stored response stands: the way to one in the background."""
+        if request.query_params.get("stream", "").lower() == "true":
+            raise OpenAiError("a stored response is told as it stands: leave `stream` out", param="stream")
+        return json_response(await self._read_response(request))
+
+    async def cancel_response(self, request: Request) -> Response:
+        """Cancels the response's run; one that has ended stays as it is."""
+        caller, run_id = caller_of(request), _run_of(request.path_params["response_id"])
+        found = await self._read_response(request)
+        if found["metadata"]["flowengine_status"] not in ENDED:
+            with suppress(JournalError):  # It has ended since, or is another process's to end.
+                await self._service.cancel(run_id, caller)
+            found = await self._read_response(request)
+        return json_response(found)
+
+    async def _read_response(self, request: Request) -> Mapping[str, Any]:
+        caller = caller_of(request)
+        record = await self._service.record(_run_of(request.path_params["response_id"]), caller)
+        read_settings(record)
+        return stored_response(record, find_text_output(self._service.flow(start_of(record.events).flow, caller)))
 
     async def _find_session(self, response_id: str, caller: FlowCaller | None) -> str:
         """The conversation of an earlier response."""
@@ -170,11 +204,31 @@ class _OpenAiRoutes:
             raise OpenAiError("that response was not stored", 404, param="previous_response_id")
         return session
 
-    async def _ask(self, request: Request, call: ChatCall, conversation: Conversation) -> _Asked:
+    async def _ask(
+        self, request: Request, call: ChatCall, conversation: Conversation, settings: Mapping[str, Any] = EMPTY
+    ) -> _Asked:
         caller, run_key = caller_of(request), run_key_of(request)
-        text = find_text_output(self._service.flow(call.model, caller))
-        chat = await begin_chat(self._service, call.model, conversation, caller, run_key=run_key, inputs=call.inputs)
-        return _Asked(self._service, caller, call, text, chat, run_key is not None or not chat.is_new)
+        flow = self._service.flow(call.model, caller)
+        text, inputs = find_text_output(flow), _add_files(flow, call)
+        chat = await begin_chat(
+            self._service, call.model, conversation, caller, run_key=run_key, inputs=inputs, settings=settings
+        )
+        is_kept = run_key is not None or not chat.is_new or call.background
+        return _Asked(self._service, caller, call, text, chat, is_kept)
+
+
+def _add_files(flow: Flow, call: ChatCall) -> Mapping[str, Any]:
+    """The inputs beside the message, with its file among them."""
+    if not call.has_files:
+        return call.inputs
+    name = find_file_input(flow)
+    if name is None:
+        raise OpenAiError(f"flow '{flow.name}' takes no files: its message is text", param="messages")
+    if len(call.files) > 1:
+        raise OpenAiError(f"flow '{flow.name}' takes one file, found {len(call.files)}", param="messages")
+    if call.files and name in call.inputs:
+        raise OpenAiError(f"input '{name}' is what the message gives: leave it out of `inputs`", param="inputs")
+    return {**call.inputs, name: call.files[0]} if call.files else call.inputs
 
 
 def _run_of(response_id: str) -> str:

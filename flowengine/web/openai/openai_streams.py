@@ -11,8 +11,8 @@ from typing import Any
 
 from flowengine.web.openai.openai_bodies import (
     ChatAnswer,
-    ChatCall,
     OpenAiError,
+    ResponseSettings,
     chat_usage,
     error_body,
     message_item,
@@ -66,7 +66,7 @@ class ChatStream:
 class ResponseStream:
     """The events of a response: its items begin, grow and are done, and then it is completed."""
 
-    def __init__(self, call: ChatCall) -> None:
+    def __init__(self, call: ResponseSettings) -> None:
         self._call = call
         self._number = 0
         self._answer: ChatAnswer
@@ -114,9 +114,8 @@ class ResponseStream:
         yield self._event("response.completed", response=whole)
 
     def fail(self, error: OpenAiError, answer: ChatAnswer) -> Iterator[bytes]:
-        failed = response_object(answer, self._call, status="failed")
         told = {"code": error.code or "server_error", "message": str(error)}
-        yield self._event("response.failed", response={**failed, "error": told})
+        yield self._event("response.failed", response=response_object(answer, self._call, status="failed", error=told))
 
     def _end_reasoning(self) -> Iterator[bytes]:
         if not self._reasoning:

@@ -5,6 +5,8 @@ the flow is refused, with what would decide it:
 
 1. The message goes to the only required input that is a text; where there are several, or none, to the one named
    `message`, `question` or `prompt`; else to the only text input there is. Texts with an `enum` are no messages.
+   A file of the message goes to the only input that is a file; of several to the one named `file`, `image` or
+   `document`.
 2. The whole conversation goes to an input `messages` of the type `array`, where there is one.
 3. The text is the only output; of several the one named `reply`, `answer`, `text` or `message`; else the only one that
    the file shows to be a text.
@@ -25,6 +27,7 @@ from flowengine.nodes.run_inputs import REQUIRED, InputField
 
 __all__ = [
     "TextOutput",
+    "find_file_input",
     "find_message_input",
     "find_text_output",
     "may_ask",
@@ -35,6 +38,7 @@ __all__ = [
 ]
 
 _MESSAGE_NAMES: Final = ("message", "question", "prompt")
+_FILE_NAMES: Final = ("file", "image", "document")
 _TEXT_NAMES: Final = ("reply", "answer", "text", "message")
 _HISTORY: Final = "messages"
 _ASKING: Final = frozenset({"approval", "tool"})
@@ -72,6 +76,23 @@ def find_message_input(flow: Flow) -> tuple[str | None, str | None]:
             f"name one of them `message`"
         )
     return message, history
+
+
+def find_file_input(flow: Flow) -> str | None:
+    """The input for a message's file; None where there is none. `DefinitionError` where several could be meant.
+
+    >>> from flowengine import FunctionNode
+    >>> find_file_input(Flow("f", {"a": FunctionNode(print)}, inputs={"photo": "file", "text": "string"}))
+    'photo'
+    """
+    names = [name for name, field in (flow.plan.inputs or {}).items() if field.type == "file"]
+    found = _only(names) or _only(name for name in names if name in _FILE_NAMES)
+    if found is None and names:
+        raise DefinitionError(
+            f"flow '{flow.name}': which input gets the file is open, for its files are {', '.join(names)}; name one of "
+            f"them `file`, or give them in `inputs`"
+        )
+    return found
 
 
 def find_text_output(flow: Flow) -> TextOutput:

@@ -7,6 +7,8 @@ import os
 import re
 import subprocess
 import sys
+import time
+from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -28,6 +30,7 @@ from pydantic import TypeAdapter
 from tests.support.chat_server import ChatServer, chat_server
 from tests.support.node import run_node_script
 from tests.support.plain_http import NO_TLS
+from tests.support.small_png import small_png
 
 ROOT = Path(__file__).parents[3]
 OFFLINE = "Bees fly.\n(Offline stand-in, no language model: these are sentences of the prompt.)"
@@ -162,6 +165,74 @@ def test_a_response_is_streamed_with_what_was_thought(client: openai.OpenAI) -> 
     assert [each.type for each in final.output] == ["reasoning", "message"]
     assert kinds[0] == "response.created"
     assert kinds[-1] == "response.completed"
+
+
+def finished(client: openai.OpenAI, response_id: str) -> openai.types.responses.Response:
+    """The response, once it goes on no more."""
+    deadline = time.monotonic() + 30
+    while (found := client.responses.retrieve(response_id)).status in ("queued", "in_progress"):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    return found
+
+
+def test_a_response_in_the_background_is_retrieved(client: openai.OpenAI, server: ChatServer) -> None:
+    begun = client.responses.create(model="poet", input="Bees fly.", background=True, metadata={"order": "7"})
+    assert (begun.status, begun.background, begun.output_text) == ("in_progress", True, "")
+    found = finished(client, begun.id)
+    assert (found.id, found.status, found.output_text) == (begun.id, "completed", OFFLINE)
+    assert found.usage is not None
+    assert found.usage.total_tokens > 0
+    assert (found.metadata or {})["order"] == "7"
+    with pytest.raises(openai.NotFoundError):
+        client.with_options(api_key=server.ben).responses.retrieve(begun.id)
+    with pytest.raises(openai.BadRequestError, match="is stored"):
+        client.responses.create(model="poet", input="x", background=True, store=False)
+
+
+def test_responses_that_ask_fail_or_were_not_stored_are_retrieved_as_they_stand(client: openai.OpenAI) -> None:
+    asked = client.responses.create(model="ship", input="v4")
+    assert client.responses.retrieve(asked.id).output_text == asked.output_text
+    client.responses.create(model="ship", input="ship it", previous_response_id=asked.id)
+    assert client.responses.retrieve(asked.id).output_text == "shipped v4"
+    failed = finished(client, client.responses.create(model="fail", input="x", background=True).id)
+    assert failed.error is not None
+    assert (failed.status, "no such thing" in failed.error.message) == ("failed", True)
+    for missing in (client.responses.create(model="echo", input="x", store=False).id, "resp_nobody"):
+        with pytest.raises(openai.NotFoundError):
+            client.responses.retrieve(missing)
+
+
+def test_a_response_in_the_background_is_cancelled_once(client: openai.OpenAI) -> None:
+    begun = client.responses.create(model="slow", input="x", background=True)
+    assert client.responses.cancel(begun.id).status == "cancelled"
+    assert client.responses.cancel(begun.id).status == "cancelled"
+    done = client.responses.create(model="echo", input="x")
+    assert client.responses.cancel(done.id).status == "completed"
+
+
+def test_who_streams_a_response_in_the_background_may_leave_it(client: openai.OpenAI) -> None:
+    with client.responses.create(model="slow", input="x", background=True, stream=True) as stream:
+        first = next(iter(stream))
+    assert first.type == "response.created"
+    assert client.responses.retrieve(first.response.id).status == "in_progress"
+    client.responses.cancel(first.response.id)
+
+
+PNG = f"data:image/png;base64,{b64encode(small_png()).decode()}"
+
+
+def test_an_image_goes_to_the_flows_input_for_files(client: openai.OpenAI) -> None:
+    told = f"What is it? image/png {len(small_png())}"
+    parts: Any = [{"type": "input_text", "text": "What is it?"}, {"type": "input_image", "image_url": PNG}]
+    assert client.responses.create(model="look", input=[{"role": "user", "content": parts}]).output_text == told
+    parts = [{"type": "text", "text": "What is it?"}, {"type": "image_url", "image_url": {"url": PNG}}]
+    answer = client.chat.completions.create(model="look", messages=[{"role": "user", "content": parts}])
+    assert answer.choices[0].message.content == told
+    parts = [{"type": "input_file", "filename": "a.txt", "file_data": "data:text/plain;base64,SGk="}]
+    for model, refusal in (("look", "image/png"), ("echo", "takes no files")):
+        with pytest.raises(openai.APIStatusError, match=refusal):
+            client.responses.create(model=model, input=[{"role": "user", "content": parts}])
 
 
 VENDORS_TYPES: dict[str, tuple[str, dict[str, Any], Any, Any]] = {

@@ -157,8 +157,17 @@ HI = [{"role": "user", "content": "Hi"}]
         ({"messages": [{"role": "assistant", "content": "x"}], "model": "f"}, "the last message is a user's"),
         (
             {"messages": [{"role": "user", "content": [{"type": "image_url"}]}], "model": "f"},
-            "is text, and no 'image_url'",
+            "is its content \\(data:TYPE;base64,…\\) or an address",
         ),
+        (
+            {"messages": [{"role": "user", "content": [{"type": "input_audio"}]}], "model": "f"},
+            "is text, and no 'input_audio'",
+        ),
+        (
+            {"messages": [{"role": "user", "content": [{"type": "file", "file": {"file_id": "f1"}}]}], "model": "f"},
+            "and no id of one",
+        ),
+        ({"messages": HI, "model": "f", "background": True}, "ask /v1/responses"),
         (
             {"messages": [{"role": "user", "content": None}], "model": "f"},
             "messages\\[0\\].content is a text, or a list",
@@ -224,7 +233,7 @@ def test_instructions_are_a_system_message() -> None:
     assert call.history == []
 
 
-@pytest.mark.parametrize("body", [{"input": []}, {"input": 3}, {"input": "x", "background": True},
+@pytest.mark.parametrize("body", [{"input": []}, {"input": 3}, {"input": "x", "background": True, "store": False},
                                   {"input": "x", "previous_response_id": "r", "conversation": "c"},
                                   {"input": "x", "store": "no"}, {"input": "x", "reasoning": "a"},
                                   {"input": "x", "instructions": ["y"]}, {"input": "x", "tools": [{}]},
