@@ -48,7 +48,7 @@ def test_its_node_kind_passes_the_checks_where_it_says_that_a_kind_stands(tmp_pa
         require_package(tool, "checks")
     (kind,) = [text for language, text in BLOCKS if language == "python" and "NodeKind(" in text]
     for name in ("flowengine", "visualize"):
-        copytree(ROOT / name, tmp_path / name, ignore=ignore_patterns("__pycache__", "docs"))
+        copytree(ROOT / name, tmp_path / name, ignore=ignore_patterns("__pycache__", "images"))
     copyfile(ROOT / "pyproject.toml", tmp_path / "pyproject.toml")
     file = tmp_path / "flowengine" / "flowfile" / "kinds" / "shout_kind.py"
     file.write_text(kind, "utf-8")
