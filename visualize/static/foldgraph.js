@@ -360,10 +360,10 @@ export class Folding {
       return;
     }
     texts.forEach((text, line) => {
-      text.setAttribute("x", String(left + 40));
+      text.setAttribute("x", String(left + SHARED.pad));
       text.setAttribute("y", String(top + SHARED.lineHeight * line));
     });
-    bar?.setAttribute("transform", `translate(${left + 40} ${top + SHARED.lineHeight * texts.length - 9})`);
-    this.graph.setBase(number, left + 40, top);
+    bar?.setAttribute("transform", `translate(${left + SHARED.pad} ${top + SHARED.lineHeight * texts.length - 9})`);
+    this.graph.setBase(number, left + SHARED.pad, top);
   }
 }

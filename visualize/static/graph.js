@@ -166,7 +166,7 @@ export class Graph {
    * @param {number} letter pixels
    */
   countLetters(number, margin, letter) {
-    const room = (this.head.sizes[number]?.[0] ?? 276) - 20 - margin;
+    const room = (this.head.sizes[number]?.[0] ?? SHARED.narrow) - 20 - margin;
     return Math.max(2, Math.floor(room / (letter * this.grown)));
   }
 

@@ -16,6 +16,8 @@ export const SHARED = {
   mostBoxes: 2000,
   bundle: 100,
   lineHeight: 16,
+  narrow: 276.0,
+  pad: 40.0,
   maxName: 32,
   maxDetail: 40,
   folded: "M-9-9H9V9H-9ZM-5 0H5M0-5V5",

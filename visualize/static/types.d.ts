@@ -21,6 +21,8 @@ export interface Shared {
   mostBoxes: number;
   bundle: number;
   lineHeight: number;
+  narrow: number;
+  pad: number;
   maxName: number;
   maxDetail: number;
   folded: string;

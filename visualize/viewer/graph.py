@@ -28,6 +28,8 @@ __all__ = [
     "LINE_HEIGHT",
     "MAX_DETAIL",
     "MAX_NAME",
+    "NARROW",
+    "PAD",
     "UNFOLDED",
     "detail",
     "graph_data",
@@ -44,12 +46,12 @@ browsers work out the looks of all that is in a `<g>`, displayed or not."""
 BUNDLE: Final = 100
 """Edges in one drawing."""
 LINE_HEIGHT: Final = 16
-_NARROW: Final = 276.0
+NARROW: Final = 276.0
 _WIDE: Final = 330.0
 MAX_NAME: Final = 32
 MAX_DETAIL: Final = 40
 """Characters of a name, and of the lines below it."""
-_PAD: Final = 40.0
+PAD: Final = 40.0
 """Pixels left of the words, where the sign is."""
 _BAR: Final = 8.0
 """Height that the progress of a map takes."""
@@ -190,12 +192,12 @@ class _Drawing:
         if node.status is not None:
             lines += [("standing", standing(node)), ("detail", detail(node))]
         words = " ".join(  # With blanks, as what is read aloud is made of these words.
-            f'<text class="{class_}" x="{left + _PAD:.1f}" y="{y:.1f}">{_write_text(text)}</text>'
+            f'<text class="{class_}" x="{left + PAD:.1f}" y="{y:.1f}">{_write_text(text)}</text>'
             for y, (class_, text) in zip(count(top, LINE_HEIGHT), lines, strict=False)
         )
         sign = sign_svg(node.kind, left + 9 + SIGN_SIZE / 2, top + 3)
         fold = self._fold(node, box, top - 3, is_frame=is_frame)
-        bar = _draw_progress(node, left + _PAD, top + LINE_HEIGHT * _count_lines(node) - 9, box.width)
+        bar = _draw_progress(node, left + PAD, top + LINE_HEIGHT * _count_lines(node) - 9, box.width)
         return f'{opening}{title}<path d="{shape}"/>{sign}{words}{bar}{fold}</g>'
 
     def _fold(self, node: PictureNode, box: Box, y: float, *, is_frame: bool) -> str:
@@ -217,7 +219,7 @@ def _draw_progress(node: PictureNode, x: float, y: float, width: float) -> str:
     if not _bar_of(node):
         return ""
     ended, failed = node.filled or (0.0, 0.0)
-    room = min(width, _NARROW) - _PAD - 20
+    room = min(width, NARROW) - PAD - 20
     return (
         f'<g class="progress" data-room="{room:.0f}" transform="translate({x:.1f} {y:.1f})">'
         f'<rect class="whole" width="{room:.0f}" height="5" rx="2.5"/>'
@@ -256,8 +258,8 @@ def _measure_node(node: PictureNode, compact: bool) -> tuple[float, float]:
     name = width_of(cut(node.name, MAX_NAME)) * 1.1 + (70 if node.kind in ("map", "loop") else 26) + slack(node.kind)
     if compact:
         return min(_WIDE, max(70.0, name + 10)), 26.0
-    words = max(name, width_of(kind_of(node)) + 16) + _PAD
-    least = 150.0 if node.status is None else _NARROW + slack(node.kind)
+    words = max(name, width_of(kind_of(node)) + 16) + PAD
+    least = 150.0 if node.status is None else NARROW + slack(node.kind)
     return min(_WIDE, max(least, words)), LINE_HEIGHT * _count_lines(node) + 18.0 + _bar_of(node)
 
 

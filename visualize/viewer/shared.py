@@ -20,7 +20,7 @@ from visualize.run_difference import MOST_RUNS
 from visualize.run_times import PARTS
 from visualize.style import GLYPHS
 from visualize.viewer.actions import LONG_VALUE
-from visualize.viewer.graph import BUNDLE, COMPACT, FOLDED, LINE_HEIGHT, MAX_DETAIL, MAX_NAME, UNFOLDED
+from visualize.viewer.graph import BUNDLE, COMPACT, FOLDED, LINE_HEIGHT, MAX_DETAIL, MAX_NAME, NARROW, PAD, UNFOLDED
 
 __all__ = ["FILE", "shared_module", "shared_tables"]
 
@@ -44,6 +44,8 @@ def shared_tables() -> dict[str, Any]:
         "mostBoxes": COMPACT,
         "bundle": BUNDLE,
         "lineHeight": LINE_HEIGHT,
+        "narrow": NARROW,
+        "pad": PAD,
         "maxName": MAX_NAME,
         "maxDetail": MAX_DETAIL,
         "folded": FOLDED,
