@@ -44,8 +44,8 @@ _MAX_NAMES: Final = 1_000
 class FlowFiles(Protocol):
     """The files that a flow may run as nodes, or take texts from."""
 
-    def unreadable(self, path: Path, shown: Path) -> ProjectProblem | None:
-        """Explains why a file must not be opened; `path` is the resolved path of `shown`."""
+    def unreadable(self, path: Path, name: Path) -> ProjectProblem | None:
+        """Explains why a file must not be opened; `path` is the resolved path of `name`."""
         ...
 
     def text(self, path: Path) -> str | Diagnostic:
@@ -54,21 +54,21 @@ class FlowFiles(Protocol):
 
 
 class _Disk:
-    def unreadable(self, path: Path, shown: Path) -> ProjectProblem | None:
+    def unreadable(self, path: Path, name: Path) -> ProjectProblem | None:
         try:
             if path.is_file():
                 return None
             if path.exists():
-                return ProjectProblem("FE225", f"'{shown}' is no file")
+                return ProjectProblem("FE225", f"'{name}' is no file")
         except (OSError, ValueError) as error:
-            return ProjectProblem("FE225", f"'{shown}' cannot be read: {error}")
-        return ProjectProblem("FE225", f"there is no file '{shown}'", _nearest_file(path))
+            return ProjectProblem("FE225", f"'{name}' cannot be read: {error}")
+        return ProjectProblem("FE225", f"there is no file '{name}'", _nearest_file(path))
 
     def text(self, path: Path) -> str | Diagnostic:
         file = str(path)
         try:
-            with path.open("rb") as opened:
-                data = opened.read(MAX_BYTES + 1)  # A device has no size, and no end.
+            with path.open("rb") as stream:
+                data = stream.read(MAX_BYTES + 1)  # A device has no size, and no end.
             return _too_large(max(path.stat().st_size, len(data)), file) or decode(data, file)
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or str(error)
@@ -101,17 +101,17 @@ class BroughtFiles:
         self._root = root
         self._texts = texts
 
-    def unreadable(self, path: Path, shown: Path) -> ProjectProblem | None:
-        name = below(self._root, shown)
-        if name in self._texts:
+    def unreadable(self, path: Path, name: Path) -> ProjectProblem | None:
+        key = below(self._root, name)
+        if key in self._texts:
             return None
-        return ProjectProblem("FE225", f"the run has brought no file '{name}'", did_you_mean(name, self._texts))
+        return ProjectProblem("FE225", f"the run has brought no file '{key}'", did_you_mean(key, self._texts))
 
     def text(self, path: Path) -> str | Diagnostic:
-        found = self._texts.get(below(self._root, path))
-        if found is None:
+        text = self._texts.get(below(self._root, path))
+        if text is None:
             return Diagnostic("FE101", "the run has not brought the file", str(path))
-        data = found.encode("utf-8", "surrogatepass")
+        data = text.encode("utf-8", "surrogatepass")
         return _too_large(len(data), str(path)) or decode(data, str(path))
 
 
@@ -138,16 +138,16 @@ MAX_FILES: Final = 200
 Load: TypeAlias = "Callable[[Path, Project, Subflows], tuple[FlowSpec | None, Sequence[Diagnostic]]]"
 
 
-class Located(NamedTuple):
+class FileReference(NamedTuple):
     """A file that a flow names."""
 
     path: Path
-    """Where it leads in the end."""
-    shown: Path
-    """As it is called in messages."""
+    """The resolved path."""
+    name: Path
+    """Its path in messages."""
 
 
-class _Opened(NamedTuple):
+class _LoadedFile(NamedTuple):
     spec: FlowSpec | None
     height: int
     """Files below each other, itself included."""
@@ -160,57 +160,57 @@ class Subflows:
         self.problems: list[Diagnostic] = []
         self.files = files
         self._load = load
-        self._opened: dict[Path, _Opened] = {}
-        self._open: list[Located] = []
+        self._files_by_path: dict[Path, _LoadedFile] = {}
+        self._open: list[FileReference] = []
         """Files that are being loaded."""
         self._heights = [0]
         if first is not None:
-            self._open.append(Located(_real(first), first))
+            self._open.append(FileReference(_real(first), first))
 
     def open(self, flow: str, base: Path, project: Project) -> FlowSpec | ProjectProblem | None:
         """The flow of a path that stands in a file of the folder `base`; None where it has problems of its own."""
         place = locate_file(flow, base, project)
         if isinstance(place, ProjectProblem):
             return place
-        path, shown = place
-        circle = self._circle(path, shown)
+        path, name = place
+        circle = self._circle(path, name)
         if circle is not None:
             return ProjectProblem("FE226", f"the flows run each other without an end: {circle}")
-        if path not in self._opened:
-            problem = self.files.unreadable(path, shown) or self._too_many()
+        if path not in self._files_by_path:
+            problem = self.files.unreadable(path, name) or self._too_many()
             if problem is not None:
                 return problem
-            self._opened[path] = self._load_file(Located(path, shown), project)
-        opened = self._opened[path]
-        if len(self._open) - 1 + opened.height > MAX_DEPTH:
-            return ProjectProblem("FE227", f"subflows may be nested {MAX_DEPTH} deep, and '{shown}' goes deeper")
-        self._heights[-1] = max(self._heights[-1], opened.height)
-        return opened.spec
+            self._files_by_path[path] = self._load_file(FileReference(path, name), project)
+        file = self._files_by_path[path]
+        if len(self._open) - 1 + file.height > MAX_DEPTH:
+            return ProjectProblem("FE227", f"subflows may be nested {MAX_DEPTH} deep, and '{name}' goes deeper")
+        self._heights[-1] = max(self._heights[-1], file.height)
+        return file.spec
 
-    def _load_file(self, file: Located, project: Project) -> _Opened:
+    def _load_file(self, file: FileReference, project: Project) -> _LoadedFile:
         self._open.append(file)
         self._heights.append(0)
-        spec, problems = self._load(file.shown, project, self)
+        spec, problems = self._load(file.name, project, self)
         self.problems += problems
         self._open.pop()
-        return _Opened(spec, self._heights.pop() + 1)
+        return _LoadedFile(spec, self._heights.pop() + 1)
 
-    def _circle(self, path: Path, shown: Path) -> str | None:
+    def _circle(self, path: Path, name: Path) -> str | None:
         """The files from one to itself, where this one is being loaded already."""
         for number, each in enumerate(self._open):
             if each.path == path:
-                return " → ".join(str(file.shown) for file in (*self._open[number:], Located(path, shown)))
+                return " → ".join(str(file.name) for file in (*self._open[number:], FileReference(path, name)))
         return None
 
     def _too_many(self) -> ProjectProblem | None:
         if len(self._open) > MAX_DEPTH:
             return ProjectProblem("FE227", f"subflows may be nested {MAX_DEPTH} deep, and this is one more")
-        if len(self._opened) >= MAX_FILES:
+        if len(self._files_by_path) >= MAX_FILES:
             return ProjectProblem("FE227", f"a flow may bring along {MAX_FILES} files, and this is one more")
         return None
 
 
-def locate_file(file: str, base: Path, project: Project) -> Located | ProjectProblem:
+def locate_file(file: str, base: Path, project: Project) -> FileReference | ProjectProblem:
     """The file of a path that stands in a flow of the folder `base`; a problem where a flow may not name it."""
     if Path(file).is_absolute():
         return ProjectProblem("FE503", f"the path '{file}' is not relative; it starts in the folder of this file")
@@ -218,9 +218,9 @@ def locate_file(file: str, base: Path, project: Project) -> Located | ProjectPro
         path = project.resolve(file, base)
     except ProjectError as error:
         return ProjectProblem("FE503", str(error))
-    shown = Path(os.path.normpath(base / file))
+    name = Path(os.path.normpath(base / file))
     # `..` behind a link leads elsewhere than its letters say.
-    return Located(path, shown if _real(shown) == path else path)
+    return FileReference(path, name if _real(name) == path else path)
 
 
 def _real(path: Path) -> Path:
@@ -249,7 +249,7 @@ class BroughtTexts(NamedTuple):
     """Each file that was read, by the name that is shown of it, and its text."""
     places: Mapping[KeyPath, Path]
     problems: list[Diagnostic]
-    lost: list[KeyPath]
+    gaps: list[KeyPath]
     """Places whose text is not known."""
 
 
@@ -264,37 +264,37 @@ def with_texts(data: Mapping[str, Any], read: Read = lambda file, path: STAND_IN
 
 def named_text_files(data: Mapping[str, Any]) -> list[str]:
     """The files that texts of the flow stand in, as it names them."""
-    found: list[str] = []
+    files: list[str] = []
 
     def note(file: str, path: KeyPath) -> str:
-        found.append(file)
+        files.append(file)
         return STAND_IN_TEXT
 
     with_texts(data, note)
-    return found
+    return files
 
 
 def read_text_files(data: Mapping[str, Any], source: SourceText, project: Project, files: FlowFiles) -> BroughtTexts:
     """The texts of all files that a flow names, each read once."""
     reader = _Reader(source, project, files)
-    return BroughtTexts(with_texts(data, reader.read), reader.texts, reader.places, reader.problems, reader.lost)
+    return BroughtTexts(with_texts(data, reader.read), reader.texts, reader.places, reader.problems, reader.gaps)
 
 
 def _fill_texts(value: Mapping[str, Any], path: KeyPath, read: Read) -> dict[str, Any]:
-    filled = dict(value)
+    copy = dict(value)
     for key, each in value.items():
         at = (*path, key)
         if not is_map(each):
             continue
         if key in _TEXTS and list(each) == ["file"] and isinstance(each["file"], str):
-            filled[key] = read(each["file"], at)
+            copy[key] = read(each["file"], at)
         elif key in _HOLDERS:
-            filled[key] = _fill_texts(each, at, read)
+            copy[key] = _fill_texts(each, at, read)
         elif key in _MAPS_OF_HOLDERS:
-            filled[key] = {
+            copy[key] = {
                 name: _fill_texts(inner, (*at, name), read) if is_map(inner) else inner for name, inner in each.items()
             }
-    return filled
+    return copy
 
 
 class _Reader:
@@ -302,32 +302,32 @@ class _Reader:
         self.texts: dict[Path, str] = {}
         self.places: dict[KeyPath, Path] = {}
         self.problems: list[Diagnostic] = []
-        self.lost: list[KeyPath] = []
+        self.gaps: list[KeyPath] = []
         self._source = source
         self._project = project
         self._files = files
         self._base = project.root if source.path is None else source.path.parent
-        self._found: dict[str, tuple[Path, str] | ProjectProblem | Diagnostic] = {}
+        self._outcomes: dict[str, tuple[Path, str] | ProjectProblem | Diagnostic] = {}
         self._size = 0
 
     def read(self, file: str, path: KeyPath) -> str:
-        if file not in self._found:
-            self._found[file] = self._open(file)
-        found = self._found[file]
-        if isinstance(found, ProjectProblem):
-            self._tell(found, (*path, "file"))
-        elif isinstance(found, Diagnostic):
-            if found not in self.problems:
-                self.problems.append(found)
+        if file not in self._outcomes:
+            self._outcomes[file] = self._open(file)
+        outcome = self._outcomes[file]
+        if isinstance(outcome, ProjectProblem):
+            self._tell(outcome, (*path, "file"))
+        elif isinstance(outcome, Diagnostic):
+            if outcome not in self.problems:
+                self.problems.append(outcome)
         else:
-            shown, text = found
+            name, text = outcome
             self._size += len(text)
             if self._size <= MAX_BYTES:
-                self.texts[shown], self.places[path] = text, shown
+                self.texts[name], self.places[path] = text, name
                 return text
-            told = f"the texts that the flow takes from files have more than {MAX_BYTES:,} characters together"
-            self._tell(ProjectProblem("FE102", told), path)
-        self.lost.append(path)
+            message = f"the texts that the flow takes from files have more than {MAX_BYTES:,} characters together"
+            self._tell(ProjectProblem("FE102", message), path)
+        self.gaps.append(path)
         return STAND_IN_TEXT
 
     def _open(self, file: str) -> tuple[Path, str] | ProjectProblem | Diagnostic:
@@ -337,11 +337,11 @@ class _Reader:
         problem = self._files.unreadable(*place)
         if problem is not None:
             return problem._replace(code="FE229")
-        text = self._files.text(place.shown)
+        text = self._files.text(place.name)
         if isinstance(text, Diagnostic):
             return text
         text = text.replace("\r\n", "\n").removesuffix("\n")
-        return refuse_characters(text, str(place.shown)) or (place.shown, text)
+        return refuse_characters(text, str(place.name)) or (place.name, text)
 
     def _tell(self, problem: ProjectProblem, path: KeyPath) -> None:
         file = None if self._source.path is None else str(self._source.path)

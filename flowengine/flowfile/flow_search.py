@@ -27,12 +27,12 @@ def find_flow_files(place: Path) -> Iterator[Path]:
     if not place.is_dir():
         yield place
         return
-    found = 0
+    count = 0
     for path in find_yaml_files(place):
         if says_flowengine(path):
             yield path
-            found += 1
-            if found >= _MAX_FILES:
+            count += 1
+            if count >= _MAX_FILES:
                 return
 
 

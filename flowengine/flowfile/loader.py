@@ -142,15 +142,15 @@ def _load_one(
     gaps = Gaps()
     if named_text_files(data):
         if project is None:
-            project, found = project_of(where)
-            problems += found
-        brought = read_text_files(data, source, project, subflows.files)
-        source.take(brought.files, brought.places)
-        data = brought.data
-        problems += brought.problems
-        for path in brought.lost:
+            project, project_problems = project_of(where)
+            problems += project_problems
+        file_texts = read_text_files(data, source, project, subflows.files)
+        source.take(file_texts.files, file_texts.places)
+        data = file_texts.data
+        problems += file_texts.problems
+        for path in file_texts.gaps:
             gaps.note(path, None)
-        beside = {*map(str, brought.files), *(each.file for each in brought.problems)}
+        beside = {*map(str, file_texts.files), *(each.file for each in file_texts.problems)}
     spec, structural = _structure(data, source, gaps)
     problems += structural
     if spec is not None:
@@ -197,15 +197,15 @@ def _mend(data: dict[str, Any], source: SourceText, gaps: Gaps) -> tuple[FlowSpe
         try:
             return FlowSpec.model_validate(mending.data), list(reported.values())
         except ValidationError as error:
-            found = problems_of(error, source)
-        for each in (problem.diagnostic for problem in mending.news(found)):
+            problems = problems_of(error, source)
+        for each in (problem.diagnostic for problem in mending.news(problems)):
             reported.setdefault((each.code, each.line, each.column, each.message), each)
-        mending.mend(found, drop_nodes=number >= _PATIENCE)
+        mending.mend(problems, drop_nodes=number >= _PATIENCE)
     return None, list(reported.values())
 
 
 def _sort_problems(problems: Sequence[Diagnostic], beside: Collection[str | None] = ()) -> list[Diagnostic]:
-    """By position; those of the files `beside`, which texts were taken from, come after a file's own."""
+    """Sorts problems by position; those of the files `beside`, which texts were taken from, come after a file's own."""
 
     def rank(each: Diagnostic) -> tuple[str, int, int, str, str]:
         other = each.file or "" if each.file in beside else ""

@@ -53,13 +53,13 @@ _STAND_INS: Final[Mapping[str, Any]] = {
     "flow": STAND_IN_FLOW,
     "message": "-",
 }
-"""What takes the place of a required value, so that the rest of the file can be looked at."""
+"""Values that take the place of a required one, so that the rest of the file can be looked at."""
 
 _STAND_IN_MEMBERS: Final[Mapping[str, Any]] = {"routes": {}, "cases": {"if": "true", "label": "unnamed"}, "agents": {}}
-"""What takes the place of a wrong member of a map or a list, by the name of that."""
+"""Values that take the place of a wrong member of a map or a list, by the name of that."""
 
 _CONSEQUENCES: Final = frozenset({"FE202", "FE208", "FE214"})
-"""Codes of what lacks something: not news where that was taken away here."""
+"""Codes of missing keys: not news where mending itself removed the key."""
 
 
 class Mending:
@@ -69,29 +69,31 @@ class Mending:
         self._copy = _Copy(data)
         self._source = source
         self._gaps = gaps
-        self._taken: set[KeyPath] = set()
+        self._gap_places: set[KeyPath] = set()
         """Places that something was taken away from."""
 
     def supply_types(self) -> list[Diagnostic]:
         """Nodes without a type whose keys say which one is meant are of that type; each is told once, with that."""
-        found: list[Diagnostic] = []
+        diagnostics: list[Diagnostic] = []
         nodes = self._copy.data.get("nodes")
         todo: list[tuple[KeyPath, Any]] = [(("nodes", name), node) for name, node in _items(nodes)]
         while todo:
             path, node = todo.pop()
             if is_map(node):
                 if "type" not in node:
-                    found += self._supply_type(path, node)
+                    diagnostics += self._supply_type(path, node)
                 todo += [((*path, "nodes", name), inner) for name, inner in _items(node.get("nodes"))]
-        return found
+        return diagnostics
 
     def _supply_type(self, path: KeyPath, node: Mapping[str, Any]) -> Iterator[Diagnostic]:
         misspelt = next((key for key, value in node.items() if _is_type(key, value)), None)
         kind = None if misspelt or node.keys() <= _keys_of("agent") else _type_by_keys(node.keys(), but="agent")
         if misspelt is not None:
-            told = self._diagnostic("FE201", f"unknown key '{misspelt}'", (*path, misspelt), "; did you mean 'type'?")
+            diagnostic = self._diagnostic(
+                "FE201", f"unknown key '{misspelt}'", (*path, misspelt), "; did you mean 'type'?"
+            )
             self._rename((*path, misspelt), "type")
-            yield told
+            yield diagnostic
         elif kind is not None:
             yield self._diagnostic("FE202", "the key 'type' is missing", path, f"; did you mean 'type: {kind}'?")
             self._copy.put((*path, "type"), kind)
@@ -105,12 +107,12 @@ class Mending:
     def data(self) -> dict[str, Any]:
         return self._copy.data
 
-    def news(self, found: Sequence[Problem]) -> list[Problem]:
+    def news(self, problems: Sequence[Problem]) -> list[Problem]:
         """The problems that mending did not cause itself."""
         return [
             each
-            for each in found
-            if each.diagnostic.code not in _CONSEQUENCES or not {each.path, each.path[:-1]} & self._taken
+            for each in problems
+            if each.diagnostic.code not in _CONSEQUENCES or not {each.path, each.path[:-1]} & self._gap_places
         ]
 
     def mend(self, problems: Sequence[Problem], drop_nodes: bool) -> None:
@@ -148,7 +150,7 @@ class Mending:
         """A key that nothing takes goes; `is_clear`: nothing else is lacking for it."""
         if not is_clear:
             self._gaps.note(path, value, unknown_key=True)
-            self._taken.add(path[:-1])
+            self._gap_places.add(path[:-1])
         self._copy.put(path, None)
 
     def _stand_in(self, path: KeyPath) -> Any:
@@ -173,7 +175,7 @@ class Mending:
 
     def _replace(self, path: KeyPath, new: Any, old: Any, *, missing: bool = False) -> None:
         self._gaps.note(path, old, missing=missing)
-        self._taken.add(path[:-1])
+        self._gap_places.add(path[:-1])
         self._copy.put(path, new)
 
     def _rename(self, path: KeyPath, proposed: str | None) -> bool:
@@ -202,7 +204,7 @@ class Mending:
             self._replace(path, _STAND_IN_NODE, node)
         else:
             self._copy.put((*path, "type"), kind)
-            self._taken.add(path)  # It is a guess, so what such a node lacks is not told.
+            self._gap_places.add(path)  # It is a guess, so what such a node lacks is not told.
 
 
 @cache
@@ -240,8 +242,8 @@ def _type_by_keys(keys: Set[str], *, but: str | None = None) -> str | None:
 
 
 def _proposed_name(hint: str) -> str | None:
-    found = re.fullmatch(r"; did you mean '([^']+)'\?", hint)
-    return None if found is None else found[1]
+    match = re.fullmatch(r"; did you mean '([^']+)'\?", hint)
+    return None if match is None else match[1]
 
 
 class _Copy:

@@ -75,14 +75,14 @@ _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,255}")
 
 def pack_bundle(spec: FlowSpec, project: Project, here: Path) -> Mapping[str, Any]:
     """Packs the parts of a project that accompany a flow; `here`: the folder that paths of the flow start from."""
-    told: dict[str, Any] = {
+    tables: dict[str, Any] = {
         "allow_env": list(project.allow_env),
         "default_provider": project.default_provider,
         "providers": {name: _plain_settings(each) for name, each in project.providers.items()},
         "prices": {model: _drop_defaults(asdict(price)) for model, price in project.prices.items()},
         "memory": {name: value for name, value in project.memory.items() if name not in _PLACES},
     }
-    bag: dict[str, Any] = {"project": {name: value for name, value in told.items() if value}}
+    bag: dict[str, Any] = {"project": {name: value for name, value in tables.items() if value}}
     if spec.path is not None:
         bag["path"] = below(project.root, here / spec.path)
         bag["files"] = {below(project.root, here / path): text for path, text in _beside(spec)}
@@ -118,13 +118,13 @@ def _beside(spec: FlowSpec) -> Iterator[tuple[Path, str]]:
 
 
 def _plain_settings(settings: ProviderSettings) -> dict[str, Any]:
-    """As a project file has it; an address that holds a password stays at home."""
+    """Returns a provider's settings as a project file has them; an address that holds a password stays at home."""
     limits = settings.limits
-    said: dict[str, Any] = {"base_url": settings.base_url if _is_open(settings.base_url) else None}
+    values: dict[str, Any] = {"base_url": settings.base_url if _is_open(settings.base_url) else None}
     for name in () if limits is None else limits.__dataclass_fields__:
-        said[name] = getattr(limits, name)
-    said |= {"adapter": settings.adapter, "structured_output": settings.structured_output}
-    return _drop_defaults(said)
+        values[name] = getattr(limits, name)
+    values |= {"adapter": settings.adapter, "structured_output": settings.structured_output}
+    return _drop_defaults(values)
 
 
 def _drop_defaults(table: Mapping[str, Any]) -> dict[str, Any]:
@@ -140,7 +140,7 @@ def _is_open(address: str | None) -> bool:
         return False
 
 
-def _merge_tables(own: Project, said: Mapping[str, Any]) -> Project:
+def _merge_tables(own: Project, tables: Mapping[str, Any]) -> Project:
     # Only a run that comes from elsewhere says anything here.
     from flowengine.flowfile.project.vendor_tables import read_default_provider, read_prices, read_providers
 
@@ -150,17 +150,17 @@ def _merge_tables(own: Project, said: Mapping[str, Any]) -> Project:
         problems.append(message)
 
     # A command or a variable for a key is this machine's own matter.
-    given = {name: _without_keys(each) for name, each in _table(said, "providers").items()}
-    providers = read_providers(given, tell)
-    prices = read_prices(_table(said, "prices"), tell)
-    default = said.get("default_provider")
+    provider_tables = {name: _without_keys(each) for name, each in _table(tables, "providers").items()}
+    providers = read_providers(provider_tables, tell)
+    prices = read_prices(_table(tables, "prices"), tell)
+    default = tables.get("default_provider")
     default = read_default_provider(default if isinstance(default, str) else None, tell)
     if problems:
         raise DefinitionError(f"what the run says of models cannot be used here: {'; '.join(problems)}")
-    memory = {name: value for name, value in _table(said, "memory").items() if name not in _PLACES}
+    memory = {name: value for name, value in _table(tables, "memory").items() if name not in _PLACES}
     return replace(
         own,
-        allow_env=tuple(_variables(said.get("allow_env"))),
+        allow_env=tuple(_variables(tables.get("allow_env"))),
         providers={**own.providers, **{name: _both(own.providers.get(name), each) for name, each in providers.items()}},
         default_provider=own.default_provider or default,
         prices={**own.prices, **prices},
@@ -175,27 +175,27 @@ def _without_keys(table: Any) -> Any:
 _OF_KEYS: Final = frozenset({"key_env", "key_command"})
 
 
-def _both(own: ProviderSettings | None, said: ProviderSettings) -> ProviderSettings:
+def _both(own: ProviderSettings | None, bundled: ProviderSettings) -> ProviderSettings:
     """This machine's own settings of a vendor, and the run's where it has none.
 
     Who is asked at an address of the run's is never asked through a library that looks for keys by itself.
     """
     if own is None:
-        is_foreign = said.base_url is not None
-        return said._replace(is_foreign=is_foreign, adapter=None if is_foreign else said.adapter)
+        is_foreign = bundled.base_url is not None
+        return bundled._replace(is_foreign=is_foreign, adapter=None if is_foreign else bundled.adapter)
     both = own._replace(
-        limits=own.limits or said.limits,
-        adapter=own.adapter or said.adapter,
-        structured_output=own.structured_output or said.structured_output,
+        limits=own.limits or bundled.limits,
+        adapter=own.adapter or bundled.adapter,
+        structured_output=own.structured_output or bundled.structured_output,
     )
-    if own.base_url is not None or said.base_url is None:
+    if own.base_url is not None or bundled.base_url is None:
         return both
-    return both._replace(base_url=said.base_url, is_foreign=True, adapter=None)
+    return both._replace(base_url=bundled.base_url, is_foreign=True, adapter=None)
 
 
-def _table(said: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found = said.get(name, EMPTY)
-    return found if is_map(found) else EMPTY
+def _table(tables: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    table = tables.get(name, EMPTY)
+    return table if is_map(table) else EMPTY
 
 
 def _variables(names: object) -> Iterator[str]:

@@ -35,7 +35,7 @@ class Problem(NamedTuple):
     """The key that is missing at the path."""
 
 
-class _Said(NamedTuple):
+class _Mistake(NamedTuple):
     """One error of pydantic, its location without the names of union branches."""
 
     kind: str
@@ -60,31 +60,31 @@ class _Words(NamedTuple):
 def problems_of(error: ValidationError, source: SourceText) -> list[Problem]:
     """Everything that an error of pydantic holds."""
     nearest = Nearest()
-    found = [
+    problems = [
         _problem(_translate_error(each), source, nearest) for each in cast("list[Any]", error.errors(include_url=False))
     ]
-    proposed = {(each.path[:-1], each.diagnostic.hint) for each in found if each.diagnostic.code == "FE201"}
-    return [each for each in found if (each.path, f"; did you mean '{each.lacks}'?") not in proposed]
+    proposed = {(each.path[:-1], each.diagnostic.hint) for each in problems if each.diagnostic.code == "FE201"}
+    return [each for each in problems if (each.path, f"; did you mean '{each.lacks}'?") not in proposed]
 
 
-def _translate_error(error: Mapping[str, Any]) -> _Said:
+def _translate_error(error: Mapping[str, Any]) -> _Mistake:
     location: tuple[str | int, ...] = error["loc"]
     path = tuple(part for part in location if not _is_tag(part) and part != "[key]")
     context: Mapping[str, Any] = error.get("ctx") or {}
     if "at" in context:
         at: str | tuple[str | int, ...] = context["at"]
         path = (*path, *((at,) if isinstance(at, str) else at))
-    return _Said(error["type"], path, location, error["input"], context)
+    return _Mistake(error["type"], path, location, error["input"], context)
 
 
 def _is_tag(part: str | int) -> bool:
     return isinstance(part, str) and part.startswith("<") and part.endswith(">")
 
 
-def _problem(said: _Said, source: SourceText, nearest: Nearest) -> Problem:
-    words = _words(said, nearest)
-    path = (*said.path[:-1],) if said.kind == "missing" else said.path
-    at_key = words.at_key or said.location[-1:] == ("[key]",)
+def _problem(mistake: _Mistake, source: SourceText, nearest: Nearest) -> Problem:
+    words = _words(mistake, nearest)
+    path = (*mistake.path[:-1],) if mistake.kind == "missing" else mistake.path
+    at_key = words.at_key or mistake.location[-1:] == ("[key]",)
     place_of = source.key_position if at_key else source.position
     line, column = place_of((*path, *words.inside))
     file = None if source.path is None else str(source.path)
@@ -93,34 +93,36 @@ def _problem(said: _Said, source: SourceText, nearest: Nearest) -> Problem:
     return Problem(found_at, path, words.lacks)
 
 
-def _words(said: _Said, nearest: Nearest) -> _Words:
-    if said.kind.startswith("FE"):
-        text = str(said.context["text"])
-        at_key = "at" in said.context or said.kind in ("FE202", "FE408")
-        return _Words(said.kind, text, str(said.context.get("hint", "")), at_key, inside=said.context.get("path", ()))
-    if said.kind in ("union_tag_invalid", "union_tag_not_found"):
-        return _branch(said, nearest)
-    if said.kind != "missing" and said.value is None:
+def _words(mistake: _Mistake, nearest: Nearest) -> _Words:
+    if mistake.kind.startswith("FE"):
+        text = str(mistake.context["text"])
+        at_key = "at" in mistake.context or mistake.kind in ("FE202", "FE408")
+        return _Words(
+            mistake.kind, text, str(mistake.context.get("hint", "")), at_key, inside=mistake.context.get("path", ())
+        )
+    if mistake.kind in ("union_tag_invalid", "union_tag_not_found"):
+        return _branch(mistake, nearest)
+    if mistake.kind != "missing" and mistake.value is None:
         return _Words("FE408", "the key has no value; give one, or remove the key", at_key=True)
-    translate = _KINDS.get(said.kind)
+    translate = _KINDS.get(mistake.kind)
     if translate is not None:
-        return translate(said, nearest)
-    expected = _EXPECTED.get(said.kind, "another value")
+        return translate(mistake, nearest)
+    expected = _EXPECTED.get(mistake.kind, "another value")
     hint = ""
-    if said.kind == "string_type" and isinstance(said.value, bool | int | float):
-        hint = f'; put it in quotes: "{format_found(said.value)}"'
+    if mistake.kind == "string_type" and isinstance(mistake.value, bool | int | float):
+        hint = f'; put it in quotes: "{format_found(mistake.value)}"'
     if (
         expected == "a list"
-        and isinstance(said.value, str)
-        and len(said.value) <= _LONGEST
-        and _NAMES.fullmatch(said.value)
+        and isinstance(mistake.value, str)
+        and len(mistake.value) <= _LONGEST
+        and _NAMES.fullmatch(mistake.value)
     ):
-        hint = f"; a list is written [{said.value}]"
+        hint = f"; a list is written [{mistake.value}]"
     if expected == "a map":
-        hint = _example_map(said.path)
-    elif said.path[-1:] == ("over",) and isinstance(cast("object", said.value), list):
+        hint = _example_map(mistake.path)
+    elif mistake.path[-1:] == ("over",) and isinstance(cast("object", mistake.value), list):
         hint = "; it is an expression, in which a list may stand: over: \"['tea', 'coffee']\""
-    return _Words("FE401", f"expected {expected}, found {format_found(said.value)}", hint)
+    return _Words("FE401", f"expected {expected}, found {format_found(mistake.value)}", hint)
 
 
 def _example_map(path: tuple[str | int, ...]) -> str:
@@ -162,31 +164,33 @@ _EXPECTED: Final = {
 }
 
 
-def _unknown_key(said: _Said, nearest: Nearest) -> _Words:
-    key = str(said.location[-1])
-    if key in _MISPLACED.get(said.location[-2:-1], {}):
-        kind = str(said.location[-2]).strip("<>")
-        return _Words("FE201", f"'{kind}' takes no '{key}'", _MISPLACED[said.location[-2:-1]][key], True)
-    known = _keys_at(said.location[:-1])
-    if said.location[:-1] == ("defaults",) and key in _keys_of(FlowSpec, ("defaults", "agent")):
+def _unknown_key(mistake: _Mistake, nearest: Nearest) -> _Words:
+    key = str(mistake.location[-1])
+    if key in _MISPLACED.get(mistake.location[-2:-1], {}):
+        kind = str(mistake.location[-2]).strip("<>")
+        return _Words("FE201", f"'{kind}' takes no '{key}'", _MISPLACED[mistake.location[-2:-1]][key], True)
+    keys = _keys_at(mistake.location[:-1])
+    if mistake.location[:-1] == ("defaults",) and key in _keys_of(FlowSpec, ("defaults", "agent")):
         return _Words("FE201", f"unknown key '{key}'", f"; it goes to `agent`: {{agent: {{{key}: …}}}}", True)
-    if len(said.location) == 1 and key in _keys_of(ModelSettings, ()):
+    if len(mistake.location) == 1 and key in _keys_of(ModelSettings, ()):
         hint = f"; it goes to `defaults`: {{defaults: {{agent: {{{key}: …}}}}}}"
         return _Words("FE201", f"unknown key '{key}'", hint, True)
-    if len(said.location) == 1 and key == "edges":
+    if len(mistake.location) == 1 and key == "edges":
         return _Words("FE201", "unknown key 'edges'", "; a node names what it follows: {needs: […]}", True)
-    if said.location[:1] == ("inputs",) and key in _OF_A_SCHEMA:
+    if mistake.location[:1] == ("inputs",) and key in _OF_A_SCHEMA:
         return _Words("FE201", f"unknown key '{key}'", f"; it goes to `schema`: {{schema: {{{key}: …}}}}", True)
-    meant = next((each for each in _ELSEWHERE.get(key, ()) if each in known), None)
-    hint = f"; did you mean '{meant}'?" if meant else nearest(key, known) or _list_keys(said.location[:-1], known)
+    proposal = next((each for each in _ELSEWHERE.get(key, ()) if each in keys), None)
+    hint = (
+        f"; did you mean '{proposal}'?" if proposal else nearest(key, keys) or _list_keys(mistake.location[:-1], keys)
+    )
     return _Words("FE201", f"unknown key '{key}'", hint, True)
 
 
-def _list_keys(location: Sequence[str | int], known: Sequence[str]) -> str:
+def _list_keys(location: Sequence[str | int], keys: Sequence[str]) -> str:
     """The end of a message: the keys that a map takes, and of a node those that few types of nodes have."""
     if location and _is_tag(location[-1]) and location[-3] == "nodes":
-        known = _keys_of_few(str(location[-1]))
-    return f"; it takes {', '.join(known)}" if 0 < len(known) <= _MOST_LISTED else ""
+        keys = _keys_of_few(str(location[-1]))
+    return f"; it takes {', '.join(keys)}" if 0 < len(keys) <= _MOST_LISTED else ""
 
 
 @cache
@@ -288,33 +292,35 @@ _MISPLACED: Final[Mapping[tuple[str | int, ...], Mapping[str, str]]] = {
 """Kind of a node → keys that other kinds have, and what to write instead."""
 
 
-def _missing_key(said: _Said, nearest: Nearest) -> _Words:
-    key = str(said.path[-1])
+def _missing_key(mistake: _Mistake, nearest: Nearest) -> _Words:
+    key = str(mistake.path[-1])
     return _Words("FE202", f"the key '{key}' is missing", at_key=True, lacks=key)
 
 
-def _not_a_word(said: _Said, nearest: Nearest) -> _Words:
-    if said.path == ("flowengine",):
-        return _Words("FE207", f"this version reads format v1, found {format_found(said.value)}")
-    words: str = said.context["expected"]
-    known = [each.strip("'") for each in words.replace(" or ", ", ").split(", ")]
-    hint = _suggest_name(said.value, _OTHER_TYPES, known, nearest)
-    return _Words("FE402", f"expected {words}, found {format_found(said.value)}", hint)
+def _not_a_word(mistake: _Mistake, nearest: Nearest) -> _Words:
+    if mistake.path == ("flowengine",):
+        return _Words("FE207", f"this version reads format v1, found {format_found(mistake.value)}")
+    words: str = mistake.context["expected"]
+    choices = [each.strip("'") for each in words.replace(" or ", ", ").split(", ")]
+    hint = _suggest_name(mistake.value, _OTHER_TYPES, choices, nearest)
+    return _Words("FE402", f"expected {words}, found {format_found(mistake.value)}", hint)
 
 
-def _suggest_name(value: Any, elsewhere: Mapping[str, str], known: Collection[str], nearest: Nearest) -> str:
+def _suggest_name(value: Any, elsewhere: Mapping[str, str], names: Collection[str], nearest: Nearest) -> str:
     """The end of a message: what a word of another tool is called here, else the nearest known word."""
     if not isinstance(value, str):
         return ""
-    meant = elsewhere.get(value)
-    return f"; did you mean '{meant}'?" if meant in known else nearest(value, known)
+    proposal = elsewhere.get(value)
+    return f"; did you mean '{proposal}'?" if proposal in names else nearest(value, names)
 
 
-def _not_a_name(said: _Said, nearest: Nearest) -> _Words:
-    if ":" in said.context["pattern"]:
-        return _Words("FE409", f"expected 'module:function', found {format_found(said.value)}", _colon(said.value))
-    text = f"{format_found(said.value)} is not a valid name: small letters, digits and _, a letter first"
-    return _Words("FE206", text, _as_name(str(said.value)))
+def _not_a_name(mistake: _Mistake, nearest: Nearest) -> _Words:
+    if ":" in mistake.context["pattern"]:
+        return _Words(
+            "FE409", f"expected 'module:function', found {format_found(mistake.value)}", _colon(mistake.value)
+        )
+    text = f"{format_found(mistake.value)} is not a valid name: small letters, digits and _, a letter first"
+    return _Words("FE206", text, _as_name(str(mistake.value)))
 
 
 def _colon(value: Any) -> str:
@@ -329,17 +335,17 @@ def _as_name(value: str) -> str:
     return f"; did you mean '{proposed}'?" if proposed else ""
 
 
-def _out_of_range(said: _Said, nearest: Nearest) -> _Words:
+def _out_of_range(mistake: _Mistake, nearest: Nearest) -> _Words:
     bounds = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
-    expected = " and ".join(f"{bounds[key]} {value:g}" for key, value in said.context.items() if key in bounds)
-    return _Words("FE403", f"expected {expected}, found {format_found(said.value)}")
+    expected = " and ".join(f"{bounds[key]} {value:g}" for key, value in mistake.context.items() if key in bounds)
+    return _Words("FE403", f"expected {expected}, found {format_found(mistake.value)}")
 
 
-def _too_short(said: _Said, nearest: Nearest) -> _Words:
+def _too_short(mistake: _Mistake, nearest: Nearest) -> _Words:
     return _Words("FE403", "the value is empty")
 
 
-_KINDS: Final[dict[str, Callable[[_Said, Nearest], _Words]]] = {
+_KINDS: Final[dict[str, Callable[[_Mistake, Nearest], _Words]]] = {
     "extra_forbidden": _unknown_key,
     "missing": _missing_key,
     "literal_error": _not_a_word,
@@ -353,13 +359,13 @@ _KINDS: Final[dict[str, Callable[[_Said, Nearest], _Words]]] = {
 }
 
 
-def _branch(said: _Said, nearest: Nearest) -> _Words:
+def _branch(mistake: _Mistake, nearest: Nearest) -> _Words:
     """A value that fits none of a union's branches; for nodes, an unknown type."""
-    if said.value is None:
+    if mistake.value is None:
         return _Words("FE408", "the key has no value; give one, or remove the key", at_key=True)
-    if not is_map(said.value) or said.path[-2:-1] != ("nodes",):
-        return _Words("FE401", f"expected a map, found {format_found(said.value)}", _example_map(said.path))
-    kind = said.value.get("type")
+    if not is_map(mistake.value) or mistake.path[-2:-1] != ("nodes",):
+        return _Words("FE401", f"expected a map, found {format_found(mistake.value)}", _example_map(mistake.path))
+    kind = mistake.value.get("type")
     if kind == "race":
         return _Words("FE231", *RACE, inside=("type",))
     hint = _suggest_name(kind, _OTHER_KINDS, node_types(), nearest)

@@ -690,4 +690,4 @@ def test_nothing_is_loaded_for_a_flow_without_effects(folder: Path, monkeypatch:
     monkeypatch.setitem(__import__("sys").modules, "flowengine.flowfile.risks.risk_paths", None)
     report = Report(spec)
     check_untrusted_texts(spec, Project(folder), report)
-    assert report.found == []
+    assert report.diagnostics == []

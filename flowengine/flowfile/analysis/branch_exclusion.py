@@ -89,33 +89,35 @@ class _Choices(_Tree):
         """Node → every label that it can take."""
         self._chooser = [-1]
         self._labels: list[frozenset[str]] = [frozenset()]
-        self._known: dict[tuple[int, frozenset[str]], int] = {}
+        self._numbers: dict[tuple[int, frozenset[str]], int] = {}
 
     def choice(self, chooser: int, labels: frozenset[str], up: int) -> int:
         """The choice, or what it needs, where it says nothing (every label would do)."""
         if labels >= self.all[chooser]:
             return up
-        known = self._known.get((chooser, labels))
-        if known is None:
-            known = self._known[chooser, labels] = self.add(up)
+        number = self._numbers.get((chooser, labels))
+        if number is None:
+            number = self._numbers[chooser, labels] = self.add(up)
             self._chooser.append(chooser)
             self._labels.append(labels)
-        return known
+        return number
 
     def either(self, one: int, other: int) -> tuple[int, bool]:
         """Returns the facts that hold if either of two chains holds, and whether they are complete."""
-        left, right = self.parting(one, other)
-        if left == right:
-            return left, True
-        if self._chooser[left] != self._chooser[right]:
-            return self.up[left], False
-        joined = self.choice(self._chooser[left], self._labels[left] | self._labels[right], self.up[left])
-        return joined, left == one and right == other
+        one_side, other_side = self.parting(one, other)
+        if one_side == other_side:
+            return one_side, True
+        if self._chooser[one_side] != self._chooser[other_side]:
+            return self.up[one_side], False
+        joined = self.choice(
+            self._chooser[one_side], self._labels[one_side] | self._labels[other_side], self.up[one_side]
+        )
+        return joined, one_side == one and other_side == other
 
     def exclude(self, one: int, other: int) -> bool:
-        left, right = self.parting(one, other)
-        same = left != right and self._chooser[left] == self._chooser[right]
-        return same and not self._labels[left] & self._labels[right]
+        one_side, other_side = self.parting(one, other)
+        same = one_side != other_side and self._chooser[one_side] == self._chooser[other_side]
+        return same and not self._labels[one_side] & self._labels[other_side]
 
     def implies(self, one: int, other: int) -> bool:
         """Tells whether the other chain holds wherever the one does."""
@@ -172,10 +174,10 @@ class BranchExclusion:
         done = self._find_success(node)
         if done is None:
             return False
-        known = () if reader is None else self._chains[reader]
-        if known is None:
+        chains = () if reader is None else self._chains[reader]
+        if chains is None:
             return True
-        if self._exact[node] and all(any(self._choices.implies(each, need) for each in known) for need in done):
+        if self._exact[node] and all(any(self._choices.implies(each, need) for each in chains) for need in done):
             return True
         if reader is None:
             return False
@@ -261,11 +263,11 @@ class BranchExclusion:
 
     def _strongest(self, choices: Iterable[int]) -> _Chains:
         """The choices that no other one implies, the deepest first, as many as are kept."""
-        kept: list[int] = []
+        strongest: list[int] = []
         for each in sorted(set(choices) - {_ROOT}, key=lambda choice: (-self._choices.depth[choice], choice)):
-            if not any(self._choices.implies(known, each) for known in kept):
-                kept.append(each)
-        return tuple(kept[:_KEPT])
+            if not any(self._choices.implies(stronger, each) for stronger in strongest):
+                strongest.append(each)
+        return tuple(strongest[:_KEPT])
 
     def _must(self, number: int) -> int:
         """The member of the tree of musts above a node."""
@@ -293,7 +295,7 @@ class BranchExclusion:
 
 def _all_labels(graph: Graph, declared: Mapping[int, frozenset[str]]) -> dict[int, frozenset[str]]:
     """Node → every label that it can take."""
-    found: dict[int, frozenset[str]] = {}
+    every_label: dict[int, frozenset[str]] = {}
     for number, vertex in enumerate(graph.vertices):
         labels = declared.get(number, frozenset())
         for _, opening in graph.routes.get(number, ()):
@@ -301,5 +303,5 @@ def _all_labels(graph: Graph, declared: Mapping[int, frozenset[str]]) -> dict[in
         if vertex.on_error == "then":
             labels = (labels - {ON_ERROR} or _DONE) | {ON_ERROR}
         if labels:
-            found[number] = labels
-    return found
+            every_label[number] = labels
+    return every_label

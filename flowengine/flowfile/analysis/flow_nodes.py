@@ -116,14 +116,14 @@ def level_of(spec: FlowSpec, path: NodePath = ()) -> Mapping[str, NodeSpec]:
 
 def flows_in(spec: FlowSpec) -> list[FlowSpec]:
     """A flow, and those that run as nodes in it or in these, each once, however many ways lead to it."""
-    found: dict[int, FlowSpec] = {}
+    flows: dict[int, FlowSpec] = {}
     todo = [spec]
     while todo:
         each = todo.pop()
-        if id(each) not in found:
-            found[id(each)] = each
+        if id(each) not in flows:
+            flows[id(each)] = each
             todo += reversed([*each.subflows.values()])
-    return list(found.values())
+    return list(flows.values())
 
 
 def nodes_of(spec: FlowSpec) -> Iterator[tuple[NodePath, NodeSpec]]:
@@ -161,10 +161,10 @@ def places_of(spec: FlowSpec) -> Mapping[str, list[NodePath]]:
     """Node's id → the levels that have such a node."""
 
     def places(spec: FlowSpec) -> dict[str, list[NodePath]]:
-        found: dict[str, list[NodePath]] = {}
+        places: dict[str, list[NodePath]] = {}
         for path, _ in nodes_of(spec):
-            found.setdefault(path[-1], []).append(path[:-1])
-        return found
+            places.setdefault(path[-1], []).append(path[:-1])
+        return places
 
     return spec.remember("places", places)
 
@@ -184,12 +184,12 @@ def node_at(path: KeyPath) -> NodePath:
     >>> node_at(("nodes", "polish", "nodes", "judge", "routes", "fail"))
     ('polish', 'judge')
     """
-    found: list[str] = []
+    names: list[str] = []
     for key, name in zip(path[::2], path[1::2], strict=False):
         if key != "nodes":
             break
-        found.append(str(name))
-    return tuple(found)
+        names.append(str(name))
+    return tuple(names)
 
 
 # --- Of which kind of ours a node is, told without importing the kind
@@ -251,8 +251,8 @@ _INPUT: Final = re.compile(r"\s*\{\{\s*inputs\.([A-Za-z_]\w*)\s*\}\}\s*")
 
 def named_input(spec: FlowSpec, text: str) -> InputSpec | None:
     """The flow's input that a template gives as it is; None where it gives anything else."""
-    found = _INPUT.fullmatch(text)
-    return None if found is None else spec.inputs.get(found[1])
+    match = _INPUT.fullmatch(text)
+    return None if match is None else spec.inputs.get(match[1])
 
 
 def is_tool(node: NodeKeys | None) -> TypeIs[ToolNodeSpec]:
@@ -275,7 +275,7 @@ _UNSET: Final = AgentSpec.model_construct()
 """Settings of which none is given. A copy costs a tenth of a new one, and large flows have many."""
 _OF_AGENTS: Final = frozenset(AgentSpec.model_fields)
 _OF_JUDGES: Final = frozenset(ModelSettings.model_fields) - {"temperature", *OF_GENERATING} | {"timeout"}
-"""What routing and evaluation nodes take from an agent; its temperature is for generating."""
+"""Settings that routing and evaluation nodes take from an agent; its temperature is for generating."""
 _OPTIONS: Final = (*OPTIONS, "model_options")
 
 
@@ -299,8 +299,8 @@ def holder_path(spec: FlowSpec, at: KeyPath, node: AskingNode, key: str) -> KeyP
 
 def agent_of(spec: FlowSpec, node: AskingNode) -> AgentSpec | None:
     """The agent that a node names, holds, or gets from `defaults`."""
-    given = node.agent if node.agent is not None else spec.defaults.agent
-    return spec.agents.get(given) if isinstance(given, str) else given
+    agent = node.agent if node.agent is not None else spec.defaults.agent
+    return spec.agents.get(agent) if isinstance(agent, str) else agent
 
 
 def settings_of(spec: FlowSpec, node: AskingNode) -> AgentSpec:
@@ -326,10 +326,10 @@ def settings_of(spec: FlowSpec, node: AskingNode) -> AgentSpec:
 
 def options_of(settings: ModelSettings) -> dict[str, Any]:
     """The options of the model call that are said, as agents take them."""
-    said = {name: getattr(settings, name) for name in _OPTIONS if getattr(settings, name, None) is not None}
+    options = {name: getattr(settings, name) for name in _OPTIONS if getattr(settings, name, None) is not None}
     if settings.thinking is not None:
-        said["thinking"] = settings.thinking.budget_tokens
-    return said
+        options["thinking"] = settings.thinking.budget_tokens
+    return options
 
 
 def setting_of(spec: FlowSpec, node: AgentNodeSpec, name: str) -> Any:

@@ -33,7 +33,7 @@ from flowengine.flowfile.yaml.positions import KeyPath
 __all__ = ["Gaps", "gaps_of", "note_adrift"]
 
 Effect: TypeAlias = Literal["waits", "leads", "gives"]
-"""What is not fully known of a node: what comes before it, where it leads, what its output is."""
+"""The part of a node that is not fully known: its predecessors, its targets, or its output."""
 
 ALL: Final[frozenset[Effect]] = frozenset({"waits", "leads", "gives"})
 _NONE: Final[frozenset[Effect]] = frozenset()
@@ -118,8 +118,8 @@ class Gaps:
 
     def lead(self, node: NodePath, targets: Collection[str] | None) -> None:
         """A node may lead to these others; None: to any."""
-        known = self.leads.get(node, set())
-        self.leads[node] = None if targets is None or known is None else known | {*targets}
+        targets_before = self.leads.get(node, set())
+        self.leads[node] = None if targets is None or targets_before is None else targets_before | {*targets}
 
     def apply(self, node: NodePath, effects: Iterable[Effect], targets: Collection[str] | None = None) -> None:
         """Marks what is unknown about a node."""
@@ -206,13 +206,13 @@ def _is_below(path: NodePath, level: NodePath) -> bool:
 def _find_reachable(start: Iterable[str], following: Mapping[str, list[str]]) -> set[str]:
     """The nodes that begin, and whatever follows on them."""
     todo = list(start)
-    found = set(todo)
+    reachable = set(todo)
     while todo:
         for each in following.get(todo.pop(), ()):
-            if each not in found:
-                found.add(each)
+            if each not in reachable:
+                reachable.add(each)
                 todo.append(each)
-    return found
+    return reachable
 
 
 def gaps_of(spec: FlowSpec) -> Gaps:
@@ -222,11 +222,11 @@ def gaps_of(spec: FlowSpec) -> Gaps:
 
 def words_in(value: Any) -> set[str]:
     """Every text in a value of a file, and every word of it: ids that it may name."""
-    found: set[str] = set()
+    words: set[str] = set()
     for _, each in strings_in(value):
-        found.add(each)
-        found.update(re.findall(r"\w+", each))
-    return found
+        words.add(each)
+        words.update(re.findall(r"\w+", each))
+    return words
 
 
 # --- What names that lead nowhere, and texts that do not parse, leave unknown of a flow's order
@@ -289,8 +289,8 @@ def _note_end(level: SpecLevel, cause: Cause, gaps: Gaps, nearest: Nearest) -> N
     if source == target or (use is None and label is None and source not in level.nodes):
         gaps.waits.add((*level.path, target))
     elif use is None and label is not None and target not in level.nodes:
-        meant = nearest.of(target, level.nodes)
-        gaps.lead((*level.path, source), None if meant is None else (meant,))
+        likely_target = nearest.of(target, level.nodes)
+        gaps.lead((*level.path, source), None if likely_target is None else (likely_target,))
 
 
 def _ambiguous(spec: FlowSpec, level: SpecLevel, name: str) -> Iterator[str]:

@@ -81,8 +81,8 @@ def node_shape(spec: FlowSpec, level: NodePath, name: str, field: str) -> Shape 
 
 
 def _agent_output(spec: FlowSpec, node: AgentNodeSpec) -> Shape | None:
-    given = setting_of(spec, node, "output")
-    return TEXT if given is None else given if is_map(given) else None
+    output = setting_of(spec, node, "output")
+    return TEXT if output is None else output if is_map(output) else None
 
 
 def _output(spec: FlowSpec, path: NodePath, node: NodeSpec) -> Shape | None:
@@ -123,10 +123,10 @@ _LONE: Final = re.compile(r"\{\{\s*([A-Za-z_][\w.]*)\s*\}\}")
 def shape_of(spec: FlowSpec, level: NodePath, path: tuple[str, ...]) -> Shape | None:
     """Returns the shape of a dotted name as read inside a level: `inputs.x`, `nodes.x.output.y`, …"""
     root, *fields = path
-    known = _ROOTS.get(root, _variable)(spec, level, path)
-    if known is None:
+    root_shape = _ROOTS.get(root, _variable)(spec, level, path)
+    if root_shape is None:
         return None
-    shape, depth = known
+    shape, depth = root_shape
     for field in fields[depth:]:
         shape = item_of(shape, field) if is_map(shape) else None
     return shape
@@ -181,8 +181,8 @@ def _item(spec: FlowSpec, level: NodePath, over: str) -> Shape | None:
     """Returns the shape of the items of a map's list, if `over` is a plain path."""
 
     def item(spec: FlowSpec) -> Shape | None:
-        found = over_shape(spec, level[:-1], over)
-        items = found.get("items") if is_map(found) else None
+        list_shape = over_shape(spec, level[:-1], over)
+        items = list_shape.get("items") if is_map(list_shape) else None
         return items if is_map(items) else None
 
     return spec.remember(f"item of {'.'.join(level)}", item)
@@ -206,8 +206,8 @@ def labels_of_value(spec: FlowSpec, level: NodePath, expression: str) -> list[st
         values = spec.inputs[name].enum or values
     if not isinstance(values, list):
         return None
-    kept = [each for each in cast("list[Any]", values) if isinstance(each, bool | str | int)]
-    return [str(each).lower() if isinstance(each, bool) else str(each) for each in kept]
+    scalars = [each for each in cast("list[Any]", values) if isinstance(each, bool | str | int)]
+    return [str(each).lower() if isinstance(each, bool) else str(each) for each in scalars]
 
 
 _ROOTS: Final[Mapping[str, Callable[[FlowSpec, NodePath, tuple[str, ...]], _Known]]] = {
@@ -234,8 +234,8 @@ def outputs_schema(spec: FlowSpec) -> Shape:
 
 def lone_path(value: Any) -> tuple[str, ...] | None:
     """The path of names that a template is and nothing else, as in `{{ nodes.reply.output }}`; else None."""
-    found = _LONE.fullmatch(value.strip()) if isinstance(value, str) else None
-    return None if found is None else tuple(found[1].split("."))
+    match = _LONE.fullmatch(value.strip()) if isinstance(value, str) else None
+    return None if match is None else tuple(match[1].split("."))
 
 
 def _value_shape(spec: FlowSpec, value: Any) -> Shape:
@@ -287,9 +287,9 @@ def unknown_field(shape: Shape | None, fields: tuple[str, ...]) -> tuple[str, Co
         kind = shape.get("type")
         if isinstance(kind, str) and kind in (*_SCALARS, "array"):
             return field, _SCALARS.get(kind, "a list")
-        known = fields_of(shape)
-        if known is not None and field not in known:
-            return field, known
+        names = fields_of(shape)
+        if names is not None and field not in names:
+            return field, names
         shape = item_of(shape, field)
     return None
 

@@ -65,7 +65,7 @@ def masks_of(graph: Graph, marked: Collection[int]) -> dict[int, int]:
 
 
 class ReachingDefinitions:
-    """For each kind of value: its candidates before each node, that is the setters that no certain later one covers.
+    """The candidates of each kind of value before each node, that is the setters that no certain later one covers.
 
     `setters`: what is set → the nodes that can set it, each with whether it does so whenever it succeeds.
     """
@@ -107,15 +107,15 @@ class ReachingDefinitions:
 
     def _candidates(self, reader: int | None, parents: Iterable[int], what: str) -> tuple[int, ...]:
         before, setters = self._before[what], self._setters[what]
-        found: set[int] = set()
+        candidates: set[int] = set()
         for parent in parents:
             if parent in setters:
-                found.add(parent)
+                candidates.add(parent)
             if not self._sets(reader, parent, what):
-                found.update(before[parent])
-        if len(found) < 2:
-            return tuple(found)
-        last = sorted(found)[-_KEPT:]
+                candidates.update(before[parent])
+        if len(candidates) < 2:
+            return tuple(candidates)
+        last = sorted(candidates)[-_KEPT:]
         covering = [each for each in last if self._sets(reader, each, what)]
         holds = self._graph.ancestry.holds
         return tuple(each for each in last if not any(each < later and holds(each, later) for later in covering))
@@ -129,21 +129,21 @@ AllRuns: TypeAlias = "Mapping[NodePath, LevelAnalysis]"
 
 
 def runs_of(spec: FlowSpec) -> AllRuns:
-    """For each level what is known of its runs; unknown ends and edges of cycles are left out."""
-    made: dict[NodePath, LevelAnalysis] = {}
+    """Returns the facts about the runs of each level; unknown ends and edges of cycles are left out."""
+    levels: dict[NodePath, LevelAnalysis] = {}
     for level in reversed(tuple(levels_of(spec).values())):
-        made[level.path] = LevelAnalysis(spec, level, made)
-    return dict(reversed(made.items()))
+        levels[level.path] = LevelAnalysis(spec, level, levels)
+    return dict(reversed(levels.items()))
 
 
 def without_cycles(nodes: Iterable[str], edges: list[Edge]) -> tuple[list[Edge], frozenset[str]]:
     """The edges but for those among nodes that wait for each other, and these nodes."""
-    left = {(edge.source, edge.target) for edge in edges}
-    if sort_topologically(list(nodes), left) is not None:
+    pairs = {(edge.source, edge.target) for edge in edges}
+    if sort_topologically(list(nodes), pairs) is not None:
         return edges, frozenset()
-    circling = _core(left) & _core({(target, source) for source, target in left})
-    kept = [edge for edge in edges if not (edge.source in circling and edge.target in circling)]
-    return kept, frozenset(circling)
+    circling = _core(pairs) & _core({(target, source) for source, target in pairs})
+    acyclic = [edge for edge in edges if not (edge.source in circling and edge.target in circling)]
+    return acyclic, frozenset(circling)
 
 
 def _core(edges: Collection[tuple[str, str]]) -> set[str]:
@@ -154,9 +154,9 @@ def _core(edges: Collection[tuple[str, str]]) -> set[str]:
     core = {*waiting, *after}
     todo = [name for name in core if not waiting[name]]
     while todo:
-        gone = todo.pop()
-        core.discard(gone)
-        for target in after.get(gone, ()):
+        removal = todo.pop()
+        core.discard(removal)
+        for target in after.get(removal, ()):
             waiting[target] -= 1
             if not waiting[target]:
                 todo.append(target)
@@ -231,14 +231,14 @@ class LevelAnalysis:
     def setters_before(self, number: int | None, what: str) -> list[NodePath]:
         """The nodes, those in loops by their own paths, that could have set a value last, as a node (or the end)
         sees it."""
-        found: list[NodePath] = []
+        setters: list[NodePath] = []
         for each in self._lasts.before(number, what):
             inside = self._every.get(self.path_of(each))
-            found += [self.path_of(each)] if inside is None else inside.setters_before(None, what)
+            setters += [self.path_of(each)] if inside is None else inside.setters_before(None, what)
         outside = self._outside()
         if outside is not None and not self._lasts.surely_before(number, what):
-            found += outside[0].setters_before(outside[1], what)
-        return list(dict.fromkeys(found))
+            setters += outside[0].setters_before(outside[1], what)
+        return list(dict.fromkeys(setters))
 
     def _outside(self) -> tuple[LevelAnalysis, int] | None:
         """The level round this one, and its container's number there."""
@@ -248,15 +248,15 @@ class LevelAnalysis:
         return outer, outer.graph.index[self.level.path[-1]]
 
     def _setters(self, what: str) -> dict[int, bool]:
-        found: dict[int, bool] = {}
+        certainty: dict[int, bool] = {}
         for number, node in enumerate(self.nodes):
             if is_loop(node):
                 inside = self._every[self.path_of(number)]
                 if inside._lasts.before(None, what):
-                    found[number] = inside._lasts.surely_before(None, what)
+                    certainty[number] = inside._lasts.surely_before(None, what)
             elif _sets(self._spec, node, what):
-                found[number] = True
-        return found
+                certainty[number] = True
+        return certainty
 
 
 def can_skip(node: NodeSpec) -> bool:
@@ -276,13 +276,13 @@ _OF_AGENTS: Final[Mapping[str, tuple[str, ...]]] = {
     ROUTING: ("routing",),
     EVALUATION: ("improve", "evaluate"),
 }
-"""What is set → the settings with which an agent sets it; it always generates."""
+"""Kind of value → the settings with which an agent sets it; it always generates."""
 
 
 def writes_of(node: NodeSpec, path: NodePath) -> dict[str, KeyPath]:
     """The state keys that a node and the nodes inside it write with `set`, each with its first place."""
-    found: dict[str, KeyPath] = {key: (*key_path(path), "set", key) for key in node.set}
+    writes: dict[str, KeyPath] = {key: (*key_path(path), "set", key) for key in node.set}
     if isinstance(node, BodyKeys):
         for name, inner in node.nodes.items():
-            found = writes_of(inner, (*path, name)) | found
-    return found
+            writes = writes_of(inner, (*path, name)) | writes
+    return writes

@@ -109,9 +109,9 @@ def _scope(node: BaseModel, key: str) -> Scope:
 def _texts(model: BaseModel, path: KeyPath) -> Iterator[tuple[KeyPath, str, TextKind]]:
     """The texts of a model and of the models in it, in the order of its fields; a body's nodes are left out."""
     kinds = text_fields(type(model))
-    given = model.model_fields_set
+    set_names = model.model_fields_set
     for name, key, kind in kinds:
-        if name in given and not (name == "nodes" and isinstance(model, BodyKeys)):
+        if name in set_names and not (name == "nodes" and isinstance(model, BodyKeys)):
             value = getattr(model, name)
             if kind is None:
                 for inner, at in _models(value, (*path, key)):
@@ -172,7 +172,7 @@ class Reads:
         self.too_much: NodePath | None = None
         """The node with which all nodes together read too much through shared agents; the rest was left aside."""
         self.of_nobody: list[Use] = []
-        """What agents read that no node names."""
+        """The reads of agents that no node names."""
         self.reaching: dict[NodePath, list[Use]] = {}
         """Node → the uses that name a node of its own level, those of its body included."""
 
@@ -212,14 +212,14 @@ def _parse_all(spec: FlowSpec, reads: Reads) -> Iterator[tuple[Text, list[Use]]]
     for text in texts_of(spec):
         if text.kind == "plain":
             continue
-        found = parsed.get((text.text, text.kind))
-        if found is None:
-            found = parsed[text.text, text.kind] = _parse_text(text)
-        if isinstance(found, TemplateSyntaxError):
-            reads.errors.append((text, found))
+        outcome = parsed.get((text.text, text.kind))
+        if outcome is None:
+            outcome = parsed[text.text, text.kind] = _parse_text(text)
+        if isinstance(outcome, TemplateSyntaxError):
+            reads.errors.append((text, outcome))
             continue
-        uses = [Use(text, reference) for reference in found.references]
-        reads.open_choices.extend((text, *place) for place in found.open_choices)
+        uses = [Use(text, reference) for reference in outcome.references]
+        reads.open_choices.extend((text, *place) for place in outcome.open_choices)
         reads.uses.extend(uses)
         yield text, uses
 
@@ -249,7 +249,7 @@ def _hand_out(spec: FlowSpec, shared: dict[KeyPath, list[Use]], reads: Reads) ->
 
 
 def _follow(spec: FlowSpec, reads: Reads) -> None:
-    """For each node that is named, the reader on that node's level."""
+    """Notes for each node that is named the reader on that node's level."""
     for path, uses in reads.of_node.items():
         for use in uses:
             name = _name_of_use(use)

@@ -22,41 +22,43 @@ class SchemaRoot(NamedTuple):
     is_latest: bool
     """Whether it names no other draft by `$schema`."""
     names: Collection[str]
-    """By which its parts are referred to, beside their places."""
+    """Names by which its parts are referred to, beside their places."""
     is_one: bool
     """Whether no part of it has an address of its own, below which references would lead elsewhere."""
 
     @classmethod
     def of(cls, schema: Any) -> SchemaRoot:
         is_latest = not is_map(schema) or str(schema.get("$schema", _LATEST)).rstrip("#") == _LATEST
-        names, is_one, left = set[str](), True, [schema]
-        while left:
-            part = left.pop()
+        names, is_one, todo = set[str](), True, [schema]
+        while todo:
+            part = todo.pop()
             if is_map(part):
                 ids = [str(part[word]) for word in ("$id", "id") if word in part]
                 names.update(each for each in ids if each.startswith("#"))
                 names.update(f"#{part[word]}" for word in ("$anchor", "$dynamicAnchor") if word in part)
                 is_one &= part is schema or all(each.startswith("#") for each in ids)
-                left += part.values()
+                todo += part.values()
             elif isinstance(part, list):
-                left += cast("list[Any]", part)
+                todo += cast("list[Any]", part)
         return cls(schema, is_latest, names, is_one)
 
     def find_problem(self, reference: str) -> str:
-        """What is wrong with a reference; empty where it leads to a part of the schema."""
+        """Tells the fault of a reference; empty where it leads to a part of the schema."""
         if not reference.startswith("#"):
             return "a JSON Schema refers to its own parts alone, as in '#/$defs/name'"
         if reference in self.names or not self.is_one:
             return ""
         name, *places = unquote(reference).split("/")
-        target, found = self.schema, name
+        target, parent = self.schema, name
         for place in places:
-            known = {str(key): key for key in _keys_of(target)}
-            key = known.get(place.replace("~1", "/").replace("~0", "~"))
+            keys = {str(key): key for key in _keys_of(target)}
+            key = keys.get(place.replace("~1", "/").replace("~0", "~"))
             if key is None:
-                near = did_you_mean(f"{found}/{place}", [f"{found}/{each}" for each in known if each not in REFERENCES])
+                near = did_you_mean(
+                    f"{parent}/{place}", [f"{parent}/{each}" for each in keys if each not in REFERENCES]
+                )
                 return f"the schema has no '{reference}'{near}"
-            target, found = target[key], f"{found}/{place}"
+            target, parent = target[key], f"{parent}/{place}"
         return "" if name == "#" else f"the schema has no '{reference}'{did_you_mean(reference, self.names)}"
 
 

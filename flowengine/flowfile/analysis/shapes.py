@@ -135,10 +135,10 @@ _VALUES: Final[Mapping[str, _Values]] = {
 """Word of a schema → what its value is."""
 
 
-def _check_type(given: Any, path: _Path) -> Iterator[tuple[_Path, str]]:
-    if given == []:
+def _check_type(kinds: Any, path: _Path) -> Iterator[tuple[_Path, str]]:
+    if kinds == []:
         yield (*path, "type"), "'type' is empty"
-    for name in cast("list[Any]", given) if isinstance(given, list) else [given]:
+    for name in cast("list[Any]", kinds) if isinstance(kinds, list) else [kinds]:
         if name is None:
             yield (*path, "type"), "a JSON type is a text; the type 'null' stands in quotes"
         elif name not in _TYPES:

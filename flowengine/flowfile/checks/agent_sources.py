@@ -94,11 +94,11 @@ def _check_memory(memory: MemorySpec, path: KeyPath, project: Project, report: R
 
 def _check_folder(folder: str, path: KeyPath, project: Project, report: Report) -> None:
     try:
-        found = project.resolve(folder)
+        directory = project.resolve(folder)
     except ProjectError as error:
         report.at_value("FE503", error.message, path)
         return
-    if not found.is_dir():
+    if not directory.is_dir():
         report.at_value("FE510", f"there is no folder '{folder}'", path)
 
 
@@ -124,7 +124,7 @@ def _check(entry: Any, path: KeyPath, project: Project, report: Report) -> None:
         report.at_value(problem.code, problem.message, path, problem.hint)
 
 
-def _stand_in(*arguments: Any, **named: Any) -> None:
+def _stand_in(*arguments: Any, **keywords: Any) -> None:
     """Stands where the code of a flow's author will be."""
 
 
@@ -149,7 +149,7 @@ class NamedModel(NamedTuple):
     """A model that a file names."""
 
     model: str
-    """As it is written."""
+    """The model's name as the file writes it."""
     path: KeyPath
 
     @property
@@ -172,7 +172,7 @@ def check_models(spec: FlowSpec, facts: ModelFacts, model: str | None = None) ->
                 report.at_value("FE511", str(error), each.path)
         _check_options(report.spec, facts, model, report)
         _check_image_models(report.spec, facts, model, report)
-    return list(dict.fromkeys(problem for report in reports for problem in report.found))
+    return list(dict.fromkeys(problem for report in reports for problem in report.diagnostics))
 
 
 def _check_options(spec: FlowSpec, facts: ModelFacts, stand_in: str | None, report: Report) -> None:
@@ -181,39 +181,39 @@ def _check_options(spec: FlowSpec, facts: ModelFacts, stand_in: str | None, repo
         if not is_asking(node) or getattr(node, "call", None) is not None:
             continue
         settings = settings_of(spec, node)
-        said, has_tools = (
+        node_options, has_tools = (
             normalize_options(options_of(settings)) | _said_beside(settings),
             bool(settings.tools or settings.mcp_servers or settings.skills),
         )
-        if not said and not has_tools:
+        if not node_options and not has_tools:
             continue
         from flowengine.models.option_refusals import find_refusals  # Few flows set options.
 
         path = key_path(node_path)
-        for known in _asked_models(settings, facts, stand_in):
-            options, own = {**(known.options or {}), **said}, known.definition
+        for model in _asked_models(settings, facts, stand_in):
+            options, own = {**(model.options or {}), **node_options}, model.definition
             can = EMPTY if own is None else own.capabilities
-            found = find_refusals(
-                known.provider, known.name, options, can, has_tools=has_tools, adapter=facts.adapter_of(known)
+            refusals = find_refusals(
+                model.provider, model.name, options, can, has_tools=has_tools, adapter=facts.adapter_of(model)
             )
-            for option, reason, _ in found:
+            for option, reason, _ in refusals:
                 place = _place_of_option(spec, path, node, option)
-                report.at_key("FE513", f"model '{known}' refuses `{option}`: {reason}", place)
+                report.at_key("FE513", f"model '{model}' refuses `{option}`: {reason}", place)
 
 
 def _asked_models(settings: AgentSpec, facts: ModelFacts, stand_in: str | None) -> Iterator[KnownModel]:
     """The models that a node asks; without those whose name goes to no vendor, which is told elsewhere."""
     for model in (settings.model, *(settings.fallbacks or ())) if stand_in is None else (stand_in,):
         try:
-            known = facts.of(model)
+            facts_of_model = facts.of(model)
         except ModelConfigError:
             continue
-        yield known
+        yield facts_of_model
 
 
 def _said_beside(settings: AgentSpec) -> dict[str, Any]:
-    found = {name: getattr(settings, name) for name in ("temperature", "max_tokens")}
-    return {name: value for name, value in found.items() if value is not None}
+    values = {name: getattr(settings, name) for name in ("temperature", "max_tokens")}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _place_of_option(spec: FlowSpec, path: KeyPath, node: Any, option: str) -> KeyPath:
@@ -232,17 +232,17 @@ def _place_of_option(spec: FlowSpec, path: KeyPath, node: Any, option: str) -> K
 
 def vendors_of(spec: FlowSpec, facts: ModelFacts) -> dict[str, KnownModel]:
     """Model as it is written → what is known of it, for those that go to a vendor; subflows' models included."""
-    found: dict[str, KnownModel] = {}
-    for each in (named for flow in flows_in(spec) for named in models_of(flow)):
+    vendors: dict[str, KnownModel] = {}
+    for each in (use for flow in flows_in(spec) for use in models_of(flow)):
         try:
-            found[each.model] = facts.of(each.model)
+            vendors[each.model] = facts.of(each.model)
         except ModelConfigError:
             continue
-    return found
+    return vendors
 
 
 def describe_unnamed(spec: FlowSpec, facts: ModelFacts) -> str | None:
-    """What the nodes ask for which no model is named, in a file that names one for others; subflows' nodes included."""
+    """Tells which model the nodes ask that name none, in a file that names one for others; subflows' nodes included."""
     unnamed = [
         f"'{'.'.join(path)}'" + ("" if flow is spec else f" of {flow.name}")
         for flow in flows_in(spec)
@@ -252,13 +252,17 @@ def describe_unnamed(spec: FlowSpec, facts: ModelFacts) -> str | None:
     if not unnamed or not any(True for flow in flows_in(spec) for _ in models_of(flow)):
         return None
     more = f" and {len(unnamed) - _MOST_NAMED} more" if len(unnamed) > _MOST_NAMED else ""
-    shown = f"{', '.join(unnamed[:_MOST_NAMED])}{more}"
+    names = f"{', '.join(unnamed[:_MOST_NAMED])}{more}"
     try:
-        asked = facts.of(None)
+        default_model = facts.of(None)
     except ModelConfigError:
         return None  # Told elsewhere.
-    what = "the offline stand-in, which is no language model" if is_stand_in(asked.provider) else str(asked)
-    return f"no model is named for {shown}, so they ask {what}"
+    what = (
+        "the offline stand-in, which is no language model"
+        if is_stand_in(default_model.provider)
+        else str(default_model)
+    )
+    return f"no model is named for {names}, so they ask {what}"
 
 
 _MOST_NAMED: Final = 5
@@ -343,10 +347,10 @@ def _check_image_models(spec: FlowSpec, facts: ModelFacts, stand_in: str | None,
     for each in _attached_in(spec):
         if each.declared is None or not is_asking(each.node) or not _may_be_image(each.declared):
             continue
-        for known in _asked_models(settings_of(spec, each.node), facts, stand_in):
-            if known.takes_images is False:
+        for model in _asked_models(settings_of(spec, each.node), facts, stand_in):
+            if model.takes_images is False:
                 hint = "; choose another model, or say with `media_types` of the input that it is no image"
-                report.at_value("FE514", f"model '{known}' takes no images", each.path, hint)
+                report.at_value("FE514", f"model '{model}' takes no images", each.path, hint)
 
 
 def _may_be_image(declared: InputSpec) -> bool:

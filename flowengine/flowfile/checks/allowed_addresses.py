@@ -56,14 +56,14 @@ def _check_address(node: HttpNodeSpec, path: KeyPath, project: Project, report: 
     rule = _rule_for(node.url, project)
     if rule is None:
         beginning = f"{'/'.join(before.split('/')[:3])}/"
-        known = {read.beginning: read for each in project.allow_http if (read := read_rule(each)) is not None}
-        nearest = report.nearest.of(beginning, known)
+        rules = {read.beginning: read for each in project.allow_http if (read := read_rule(each)) is not None}
+        nearest = report.nearest.of(beginning, rules)
         if nearest is None:  # One line allows the address and what is to be sent to it.
             entry = " ".join([beginning, *dict.fromkeys(node.headers_env.values())])
             report.at_value("FE522", "the project does not allow this address", at, _hint(entry, project))
             return
         report.at_value("FE522", "the project does not allow this address", at, f"; did you mean '{nearest}'?")
-        rule = known[nearest]
+        rule = rules[nearest]
     entry = " ".join(dict.fromkeys([rule.beginning, *rule.variables, *node.headers_env.values()]))
     for header, variable in node.headers_env.items():
         if variable not in rule.variables:
@@ -79,8 +79,8 @@ def _rule_for(url: str, project: Project) -> AddressRule | None:
     for each in project.allow_http:
         rule = read_rule(each)
         if rule is not None and origin_of(rule.beginning) == origin_of(before):
-            folder, known = urlsplit(rule.beginning).path, urlsplit(before).path
-            if known.startswith(folder) or folder.startswith(known):
+            folder, path = urlsplit(rule.beginning).path, urlsplit(before).path
+            if path.startswith(folder) or folder.startswith(path):
                 return rule
     return None
 
@@ -93,24 +93,26 @@ def _hint(entry: str, project: Project) -> str:
 def check_notified(spec: FlowSpec, project: Project, report: Report) -> None:
     """Each channel that the project does not have, or does not allow."""
     for path, node in nodes_of(spec):
-        said = node.notify if is_approval(node) else None
-        for number, each in enumerate(said or ()):
+        channels = node.notify if is_approval(node) else None
+        for number, each in enumerate(channels or ()):
             at = (*key_path(path), "notify", number)
             if project.notify is None:
                 text = "the project file does not say how people are told"
                 report.at_key("FE531", text, (*key_path(path), "notify"), "; add [notify] with its `url`")
                 break
             if isinstance(each, str):
-                known = project.notify.channels
-                if each not in known:
+                project_channels = project.notify.channels
+                if each not in project_channels:
                     text = f"the project has no channel '{each}'"
-                    report.at_value("FE531", text, at, report.nearest(each, known) or _format_known(known))
+                    report.at_value(
+                        "FE531", text, at, report.nearest(each, project_channels) or _format_channels(project_channels)
+                    )
             else:
                 _check_channel(each, at, project, report)
 
 
-def _format_known(known: Mapping[str, object]) -> str:
-    names = ", ".join(known)
+def _format_channels(channels: Mapping[str, object]) -> str:
+    names = ", ".join(channels)
     return f"; it has {names}" if names else "; add [notify.channels.NAME]"
 
 

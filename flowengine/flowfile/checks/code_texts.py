@@ -57,8 +57,8 @@ def _check(node: CodeNodeSpec, path: NodePath, report: Report, *, names_are_know
     bound = {*node.with_, *_find_bound_names(tree), *vars(builtins), "__name__"}
     for each in ast.walk(tree) if names_are_known else ():
         if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load) and each.id not in bound:
-            known = [name for name in bound if not name.startswith("_")]
-            hint = report.nearest(each.id, known) or "; give it in 'with'"
+            names = [name for name in bound if not name.startswith("_")]
+            hint = report.nearest(each.id, names) or "; give it in 'with'"
             tell(f"the code reads '{each.id}', which nothing gives it", each, hint)
 
 

@@ -17,7 +17,7 @@ class Code(NamedTuple):
 
     title: str
     explanation: str
-    """What was found, why it is refused, and what to write instead."""
+    """The mistake, why it is refused, and what to write instead."""
     example: str
     """YAML (or a situation) that earns the code."""
 

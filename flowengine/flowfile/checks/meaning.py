@@ -97,7 +97,7 @@ def check_meaning(
 
         check_untrusted_texts(spec, project or project_of(spec.path)[0], report)
         warn_of_unbounded(spec, report)
-    return [*problems, *report.found, *beside.found]
+    return [*problems, *report.diagnostics, *beside.diagnostics]
 
 
 def _check_runs(spec: FlowSpec, report: Report, *, warnings: bool) -> None:
@@ -125,15 +125,15 @@ def _check_texts(spec: FlowSpec, report: Report) -> None:
             report.in_text("FE301", error.message, text, error.line, error.column)
     too_much = reads_of(spec).too_much
     if too_much is not None:
-        told = "with this node the texts of shared agents are looked up too often; name fewer values in them"
-        report.at_key("FE312", told, key_path(too_much))
+        message = "with this node the texts of shared agents are looked up too often; name fewer values in them"
+        report.at_key("FE312", message, key_path(too_much))
     for text in texts_of(spec):
         if text.kind == "plain" and ("{{" in text.text or "{%" in text.text):
             _refuse_braces(text, report)
 
 
 def _refuse_braces(text: Text, report: Report) -> None:
-    at = min(found for found in (text.text.find("{{"), text.text.find("{%")) if found >= 0)
+    at = min(position for position in (text.text.find("{{"), text.text.find("{%")) if position >= 0)
     line = text.text.count("\n", 0, at) + 1
     column = at - text.text.rfind("\n", 0, at)
     key = next(str(part) for part in reversed(text.path) if isinstance(part, str))

@@ -134,9 +134,9 @@ def check_switches(spec: FlowSpec, report: Report) -> None:
             continue
         never = [label for label in node.routes or () if find_label(label, labels) is None]
         code = "FE402" if len(never) == len(node.routes or ()) and not node.has_else else "FE909"
-        told = ", ".join(labels[:_MOST_LABELS])
+        names = ", ".join(labels[:_MOST_LABELS])
         for label in never:
-            text = f"'{node.switch}' never gives '{label}': it is one of {told}"
+            text = f"'{node.switch}' never gives '{label}': it is one of {names}"
             report.at_key(code, text, (*key_path(path), "routes", label), report.nearest(label, labels))
 
 
@@ -150,15 +150,18 @@ def check_decisions(spec: FlowSpec, report: Report) -> None:
             shape = over_shape(spec, path if at == ("until",) else path[:-1], text)
             kind = _kind_of_value(text) if shape is None else shape.get("type")
             if isinstance(kind, str) and kind != "boolean":
-                told = f"`{at[-1]}` is true or false, and '{text.strip():.60}' is of type {kind}"
-                report.at_value("FE313", told, (*key_path(path), *at), "; compare it with something")
+                text_of_problem = f"`{at[-1]}` is true or false, and '{text.strip():.60}' is of type {kind}"
+                report.at_value("FE313", text_of_problem, (*key_path(path), *at), "; compare it with something")
 
 
 def _list_decisions(node: NodeSpec) -> Iterator[tuple[KeyPath, str]]:
-    given: list[tuple[KeyPath, Any]] = [(("when",), node.when), (("until",), getattr(node, "until", None))]
+    decisions: list[tuple[KeyPath, Any]] = [(("when",), node.when), (("until",), getattr(node, "until", None))]
     if is_condition(node):
-        given += [(("if",), node.if_), *((("cases", at, "if"), each.if_) for at, each in enumerate(node.cases or ()))]
-    yield from ((at, text) for at, text in given if isinstance(text, str))
+        decisions += [
+            (("if",), node.if_),
+            *((("cases", at, "if"), each.if_) for at, each in enumerate(node.cases or ())),
+        ]
+    yield from ((at, text) for at, text in decisions if isinstance(text, str))
 
 
 _KINDS: Final = {
@@ -253,20 +256,20 @@ class _Names:
 
     def _check(self, use: Use) -> None:
         root, *fields = use.reference.path
-        known = self._visible.get((self._level, use.text.scope))
-        if known is None:
-            known = visible(self._spec, self._level, use.text.scope)
-            self._visible[self._level, use.text.scope] = known
-        if root not in known:
+        roots = self._visible.get((self._level, use.text.scope))
+        if roots is None:
+            roots = visible(self._spec, self._level, use.text.scope)
+            self._visible[self._level, use.text.scope] = roots
+        if root not in roots:
             if not use.reference.may_be_own:
-                self._refuse_root(use, root, known)
+                self._refuse_root(use, root, roots)
         elif fields and root in self._below:
             self._below[root](use, fields[0], tuple(fields[1:]))
         elif fields:
             self._fields(use, f"`{root}`", self._shape_of_root(use, root), tuple(fields))
         elif root == "nodes":
             self._report.at_use("FE308", "`nodes` needs a literal id: nodes.<id>.output", use)
-        if use.reference.compared and root in known:
+        if use.reference.compared and root in roots:
             self._compare(use)
 
     def _compare(self, use: Use) -> None:
@@ -275,8 +278,8 @@ class _Names:
         values = self._values_of(path) or [*use.reference.compared]
         for text in filter(None, dict.fromkeys(use.reference.compared)):  # An empty one asks whether there is any.
             if text not in values:
-                told = f"'{'.'.join(path)}' is never '{text}': it is one of {', '.join(values[:_MOST_LABELS])}"
-                self._report.at_use("FE909", told, use, self._report.nearest(text, values))
+                message = f"'{'.'.join(path)}' is never '{text}': it is one of {', '.join(values[:_MOST_LABELS])}"
+                self._report.at_use("FE909", message, use, self._report.nearest(text, values))
 
     def _values_of(self, path: tuple[str, ...]) -> Sequence[str] | None:
         """All texts that a value can be; None where they are not known."""
@@ -299,7 +302,7 @@ class _Names:
             return node_shape(self._spec, use.text.node[:-1], use.text.node[-1], "output")
         return shape_of(self._spec, self._level, (root,))
 
-    def _refuse_root(self, use: Use, root: str, known: Collection[str]) -> None:
+    def _refuse_root(self, use: Use, root: str, roots: Collection[str]) -> None:
         if root in self._gaps.words or self._has_unknown_item():
             return
         reason = self._item_here() if root == "item" else self._items.get(root)
@@ -307,8 +310,8 @@ class _Names:
         if reason is not None:
             self._report.at_use("FE309", f"'{root}' is not visible here: {reason}", use)
         else:
-            names = (*known, *_CONSTANTS, *self._bound_names(use))
-            hint = self._suggest_qualified(use, root, known) or self._report.nearest(root, names)
+            names = (*roots, *_CONSTANTS, *self._bound_names(use))
+            hint = self._suggest_qualified(use, root, roots) or self._report.nearest(root, names)
             self._report.at_use("FE302", f"unknown name '{root}'", use, hint)
 
     def _bound_names(self, use: Use) -> Sequence[str]:
@@ -319,18 +322,18 @@ class _Names:
             self._bound[text] = parse_template(text).bound_names
         return self._bound[text]
 
-    def _suggest_qualified(self, use: Use, root: str, known: Collection[str]) -> str:
+    def _suggest_qualified(self, use: Use, root: str, roots: Collection[str]) -> str:
         """The end of a message: the name behind what it belongs to, where an input, a key or a node is called so."""
-        if root in self._spec.inputs and "inputs" in known:
-            meant = f"inputs.{root}"
-        elif root in self._spec.shared_state and "shared_state" in known:
-            meant = f"shared_state.{root}"
-        elif root in self._visible_ids() and root not in (use.text.node or ())[-1:] and "nodes" in known:
+        if root in self._spec.inputs and "inputs" in roots:
+            path = f"inputs.{root}"
+        elif root in self._spec.shared_state and "shared_state" in roots:
+            path = f"shared_state.{root}"
+        elif root in self._visible_ids() and root not in (use.text.node or ())[-1:] and "nodes" in roots:
             field = next(iter(use.reference.path[1:2]), "output")
-            meant = f"nodes.{root}.{field if field in NODE_FIELDS else 'output'}"
+            path = f"nodes.{root}.{field if field in NODE_FIELDS else 'output'}"
         else:
             return ""
-        return f"; did you mean '{meant}'?"
+        return f"; did you mean '{path}'?"
 
     def _has_unknown_item(self) -> bool:
         """Tells whether the item of a map round this level may have any name."""
@@ -356,8 +359,8 @@ class _Names:
             and name not in ENGINE_KEYS
             and not self._gaps.may_be("shared_state", name)
         ):
-            known = [*self._spec.shared_state, *ENGINE_KEYS]
-            self._report.at_use("FE304", f"shared state has no key '{name}'", use, self._report.nearest(name, known))
+            keys = [*self._spec.shared_state, *ENGINE_KEYS]
+            self._report.at_use("FE304", f"shared state has no key '{name}'", use, self._report.nearest(name, keys))
 
     def _node(self, use: Use, name: str, fields: tuple[str, ...]) -> None:
         home = self._home(use, name)
@@ -367,8 +370,8 @@ class _Names:
             text = f"name a field of the node: nodes.{name}.output (or result, status, error)"
             self._report.at_use("FE306", text, use)
         elif fields[0] not in NODE_FIELDS:
-            known = ", ".join(NODE_FIELDS)
-            text = f"a node has no field '{fields[0]}' (there are {known})"
+            names = ", ".join(NODE_FIELDS)
+            text = f"a node has no field '{fields[0]}' (there are {names})"
             self._report.at_use("FE306", text, use, self._closest(home, name, fields[0]))
         else:
             shape = node_shape(self._spec, home, name, fields[0])
@@ -423,10 +426,12 @@ class _Names:
         unknown = unknown_field(shape, fields)
         if unknown is None or unknown[0] in self._gaps.words:
             return
-        field, known = unknown
-        if isinstance(known, str):
+        field, field_names = unknown
+        if isinstance(field_names, str):
             at = fields.index(field)
             inner = "".join(f".{each}" for each in fields[:at])
-            self._report.at_use("FE306", f"{what}{inner} is {known}, it has no field '{field}'", use)
+            self._report.at_use("FE306", f"{what}{inner} is {field_names}, it has no field '{field}'", use)
         else:
-            self._report.at_use("FE306", f"{what} has no field '{field}'", use, self._report.nearest(field, known))
+            self._report.at_use(
+                "FE306", f"{what} has no field '{field}'", use, self._report.nearest(field, field_names)
+            )

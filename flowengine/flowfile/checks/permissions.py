@@ -65,11 +65,11 @@ __all__ = [
 
 
 class UnknownServerError(DefinitionError):
-    """There is no server of that name; `known`: those that are named."""
+    """There is no server of that name; `names`: those that are named."""
 
-    def __init__(self, name: str, known: Sequence[str]) -> None:
+    def __init__(self, name: str, names: Sequence[str]) -> None:
         super().__init__(f"there is no MCP server '{name}' in the file or its project")
-        self.known = known
+        self.names = names
 
 
 def server_named(spec: FlowSpec, project: Project, name: str) -> McpServer:
@@ -78,8 +78,8 @@ def server_named(spec: FlowSpec, project: Project, name: str) -> McpServer:
     of_file = [each for each in servers if each.name == name]
     if not of_file:
         if name not in project.mcp_servers:
-            known = [*(each.name for each in servers), *project.mcp_servers]
-            raise UnknownServerError(name, list(dict.fromkeys(known)))
+            names = [*(each.name for each in servers), *project.mcp_servers]
+            raise UnknownServerError(name, list(dict.fromkeys(names)))
         from flowengine.agents.tools.mcp.server_settings import server_of  # The event loop's library comes with it.
 
         return server_of({"name": name, **project.mcp_servers[name]})
@@ -132,15 +132,15 @@ def _find_problems(target: str, project: Project, report: Report) -> Iterator[Pr
     if problem is not None:
         yield problem
         return
-    said = code_name(target)
-    file = None if said is None else project.module_file(said.module)
-    if said is None or file is None:
+    code = code_name(target)
+    file = None if code is None else project.module_file(code.module)
+    if code is None or file is None:
         return
-    for module in imports_in(file, said.name):
+    for module in imports_in(file, code.name):
         if not project.has_module(module):
-            known = [each.stem for each in file.parent.glob("*.py")]
+            modules = [each.stem for each in file.parent.glob("*.py")]
             text = f"'{target}' imports '{module}', and there is no such module"
-            yield ProjectProblem("FE505", text, report.nearest(module, known))
+            yield ProjectProblem("FE505", text, report.nearest(module, modules))
 
 
 _GIVES_ONE: Final = ("decide", "guardrails")
@@ -149,34 +149,34 @@ _TAKEN: Final = {"output": "a pydantic class or a JSON Schema", "contexts": "typ
 
 def _find_misuse(use: CodeUse, define: Define) -> ProjectProblem | None:
     """Why code that is there cannot do what its key asks for."""
-    found = define(use.target)
-    if found is None:
+    definition = define(use.target)
+    if definition is None:
         return None
     if use.key in _TAKEN:
-        text = f"'{use.target}' is {found.kind}, and `{use.key}` takes {_TAKEN[use.key]}"
-        return None if use.key == "output" and found.kind == "dict" else ProjectProblem("FE508", text)
-    if not found.is_callable:
-        return ProjectProblem("FE508", f"'{use.target}' is {found.kind}, which cannot be called")
-    taken = found.parameters
-    if taken is not None and use.key in ("tool", "tools") and taken.nameless:
-        text = f"a tool is given each argument by its name, and '{use.target}' has `{taken.nameless[0]}`"
+        text = f"'{use.target}' is {definition.kind}, and `{use.key}` takes {_TAKEN[use.key]}"
+        return None if use.key == "output" and definition.kind == "dict" else ProjectProblem("FE508", text)
+    if not definition.is_callable:
+        return ProjectProblem("FE508", f"'{use.target}' is {definition.kind}, which cannot be called")
+    parameters = definition.parameters
+    if parameters is not None and use.key in ("tool", "tools") and parameters.nameless:
+        text = f"a tool is given each argument by its name, and '{use.target}' has `{parameters.nameless[0]}`"
         return ProjectProblem("FE512", text)
-    if taken is not None and use.key in ("tool", "tools") and taken.context is not None:
-        text = f"the parameter '{taken.context}' of '{use.target}' is a Context, which no tool is given"
+    if parameters is not None and use.key in ("tool", "tools") and parameters.context is not None:
+        text = f"the parameter '{parameters.context}' of '{use.target}' is a Context, which no tool is given"
         return ProjectProblem("FE512", f"{text}; a node of `type: function` gets one")
-    if taken is not None and use.key in _GIVES_ONE and (len(taken.required) > 1 or taken.by_name_only):
-        names = ", ".join(f"'{name}'" for name in taken.required)
+    if parameters is not None and use.key in _GIVES_ONE and (len(parameters.required) > 1 or parameters.by_name_only):
+        names = ", ".join(f"'{name}'" for name in parameters.required)
         return ProjectProblem("FE512", f"the function is called with one value by its place, and needs {names}")
     return None
 
 
 def _suggest_fitting(use: CodeUse, define: Define, project: Project, report: Report) -> str:
     """The end of a message: the nearest name of the module that its key may name."""
-    said = code_name(use.target)
-    file = None if said is None else project.module_file(said.module)
-    names = [] if file is None else [each for each in names_in(file) or () if said is not None and each != said.name]
-    near = None if said is None else report.nearest.of(said.name, names)
-    if said is None or near is None or _find_misuse(use._replace(target=f"{said.module}:{near}"), define):
+    code = code_name(use.target)
+    file = None if code is None else project.module_file(code.module)
+    names = [] if file is None else [each for each in names_in(file) or () if code is not None and each != code.name]
+    near = None if code is None else report.nearest.of(code.name, names)
+    if code is None or near is None or _find_misuse(use._replace(target=f"{code.module}:{near}"), define):
         return ""
     return f"; did you mean '{near}'?"
 
@@ -203,31 +203,35 @@ def _check_with(spec: FlowSpec, define: Define, report: Report) -> None:
         if report.is_enough:
             return
         target = node.call if is_function(node) else node.tool if is_tool(node) and is_code(node.tool) else None
-        found = None if target is None else define(target)
-        if found is not None and found.parameters is not None and path not in unknown:
-            _check_arguments(cast("FunctionNodeSpec | ToolNodeSpec", node), found.parameters, key_path(path), report)
+        definition = None if target is None else define(target)
+        if definition is not None and definition.parameters is not None and path not in unknown:
+            _check_arguments(
+                cast("FunctionNodeSpec | ToolNodeSpec", node), definition.parameters, key_path(path), report
+            )
 
 
-def _check_arguments(node: FunctionNodeSpec | ToolNodeSpec, taken: Parameters, path: KeyPath, report: Report) -> None:
+def _check_arguments(
+    node: FunctionNodeSpec | ToolNodeSpec, parameters: Parameters, path: KeyPath, report: Report
+) -> None:
     if is_tool(node):
-        missing = tuple(name for name in taken.required if name not in node.with_)
+        missing = tuple(name for name in parameters.required if name not in node.with_)
     elif not node.with_:  # Such a function is given the context, where it takes anything.
-        missing = taken.required if len(taken.required) > 1 or taken.by_name_only else ()
+        missing = parameters.required if len(parameters.required) > 1 or parameters.by_name_only else ()
     else:
-        missing = tuple(name for name in taken.required if name not in node.with_ and name != "context")
-    misspelt = {report.nearest.of(name, taken.known) for name in node.with_ if name not in taken.known}
-    missing = [name for name in missing if taken.takes_any or name not in misspelt]
+        missing = tuple(name for name in parameters.required if name not in node.with_ and name != "context")
+    misspelt = {report.nearest.of(name, parameters.names) for name in node.with_ if name not in parameters.names}
+    missing = [name for name in missing if parameters.takes_any or name not in misspelt]
     if missing:
         names = ", ".join(f"'{name}'" for name in missing)
         report.at_value(
             "FE512", f"the function needs {names}: give it in 'with'", (*path, "tool" if is_tool(node) else "call")
         )
-    if taken.takes_any:
+    if parameters.takes_any:
         return
     for name in node.with_:
-        if name not in taken.known:
+        if name not in parameters.names:
             text = f"the function takes no argument '{name}'"
-            report.at_key("FE512", text, (*path, "with", name), report.nearest(name, taken.known))
+            report.at_key("FE512", text, (*path, "with", name), report.nearest(name, parameters.names))
 
 
 def _check_tool_names(spec: FlowSpec, define: Define, project: Project, report: Report) -> None:
@@ -239,20 +243,22 @@ def _check_tool_names(spec: FlowSpec, define: Define, project: Project, report: 
             continue
         tools: tuple[str, ...] = setting_of(spec, node, "tools") or ()
         folders: tuple[str, ...] = setting_of(spec, node, "skills") or ()
-        known: dict[str, str] = {}
+        target_by_name: dict[str, str] = {}
         if folders and tools:
-            known |= dict.fromkeys(_list_skill_tools(project, folders, setting_of(spec, node, "locale") or "en"), "")
+            target_by_name |= dict.fromkeys(
+                _list_skill_tools(project, folders, setting_of(spec, node, "locale") or "en"), ""
+            )
         for number, target in enumerate(tools if len(tools) > 1 or folders else ()):
-            found = define(target)
-            name = None if found is None or found.mark is None else found.mark.name
-            if name in known:
+            definition = define(target)
+            name = None if definition is None or definition.mark is None else definition.mark.name
+            if name in target_by_name:
                 at = (*holder_path(spec, key_path(path), node, "tools"), "tools", number)
-                text = f"'{known[name]}' is a tool named '{name}' too; list it once, or give one another name"
-                if not known[name]:
+                text = f"'{target_by_name[name]}' is a tool named '{name}' too; list it once, or give one another name"
+                if not target_by_name[name]:
                     text = f"`skills` bring a tool named '{name}' too; give this one another name"
                 report.at_value("FE526", text, at)
             elif name is not None:
-                known[name] = target
+                target_by_name[name] = target
 
 
 def _list_skill_tools(project: Project, folders: Sequence[str], locale: str) -> Sequence[str]:
@@ -278,7 +284,7 @@ def check_tools(spec: FlowSpec, project: Project, report: Report) -> None:
         try:
             offered = server_named(spec, project, server).allow
         except UnknownServerError as error:
-            report.at_value("FE521", str(error), path, report.nearest(server, error.known))
+            report.at_value("FE521", str(error), path, report.nearest(server, error.names))
         except DefinitionError as error:
             report.at_value("FE411", str(error), path)
         else:
@@ -300,8 +306,8 @@ def check_approvals(spec: FlowSpec, project: Project, report: Report) -> None:
 def _check_approval(agent: AgentSettings, name: str, project: Project, report: Report, path: KeyPath) -> None:
     servers = {each.name: each for each in agent.mcp_servers or ()}
     server, dot, tool = name.partition(".")
-    known = [_name_of_tool(each, project) for each in agent.tools or ()]
-    functions = [each for each in known if each is not None]
+    names = [_name_of_tool(each, project) for each in agent.tools or ()]
+    functions = [each for each in names if each is not None]
     if dot and "*" not in server:
         if server not in servers:
             text = f"`approve` names the MCP server '{server}', which the agent does not have"
@@ -311,7 +317,7 @@ def _check_approval(agent: AgentSettings, name: str, project: Project, report: R
             report.at_value("FE525", text, path, report.nearest(tool, offered))
     elif "*" not in name and name not in functions:
         is_open = (
-            None in known or agent.contexts or agent.skills or any(name.startswith(f"{each}_") for each in servers)
+            None in names or agent.contexts or agent.skills or any(name.startswith(f"{each}_") for each in servers)
         )
         if not is_open:
             text = f"`approve` names '{name}', and the agent has no such tool"
@@ -320,8 +326,8 @@ def _check_approval(agent: AgentSettings, name: str, project: Project, report: R
 
 def _name_of_tool(target: str, project: Project) -> str | None:
     """The name of the tool that `module:function` makes; None where that is not to be told without its code."""
-    found = project.definition_of(target)
-    return None if found is None or found.mark is None else found.mark.name
+    definition = project.definition_of(target)
+    return None if definition is None or definition.mark is None else definition.mark.name
 
 
 def check_servers(spec: FlowSpec, project: Project, report: Report) -> None:
@@ -362,13 +368,13 @@ def _runs(server: McpServerSpec, entry: str) -> bool:
         words = shlex.split(entry)
     except ValueError:
         return False
-    given = dict(server.env)
+    environment = dict(server.env)
     while words and "=" in words[0]:
         name, _, value = words.pop(0).partition("=")
-        if value in ("*", given.get(name)):
-            given.pop(name, None)
+        if value in ("*", environment.get(name)):
+            environment.pop(name, None)
     line = [server.command, *server.args]
-    return bool(words) and not given and line[: len(words)] == words
+    return bool(words) and not environment and line[: len(words)] == words
 
 
 def _entry(server: McpServerSpec) -> str:
@@ -416,8 +422,8 @@ class Reach(NamedTuple):
 def list_reach(spec: FlowSpec, project: Project) -> list[Reach]:
     """Each once, in the order of their kinds."""
     order = {"starts": 0, "asks": 1, "sends to": 2, "calls": 3, "runs": 4}
-    found = dict.fromkeys(reach for each in flows_in(spec) for reach in _find(each, project))
-    return sorted(found, key=lambda each: order[each.kind])
+    reaches = dict.fromkeys(reach for each in flows_in(spec) for reach in _find(each, project))
+    return sorted(reaches, key=lambda each: order[each.kind])
 
 
 def _find(spec: FlowSpec, project: Project) -> Iterator[Reach]:
@@ -428,10 +434,10 @@ def _find(spec: FlowSpec, project: Project) -> Iterator[Reach]:
     for path, node in nodes_of(spec):
         if is_tool(node) and not is_code(node.tool):
             try:
-                named = server_named(spec, project, node.tool.partition(".")[0])
+                mcp_server = server_named(spec, project, node.tool.partition(".")[0])
             except DefinitionError:
                 continue
-            yield _of_server(named.name, named.command, tuple(named.args), named.url)
+            yield _of_server(mcp_server.name, mcp_server.command, tuple(mcp_server.args), mcp_server.url)
         elif is_http(node):
             secrets = ", ".join(node.headers_env.values())
             yield Reach("sends to", f"{node.method} {node.url[:_SHOWN]}{secrets and f' with {secrets}'}")

@@ -30,15 +30,15 @@ class Nearest:
     "; did you mean 'publish'?"
     """
 
-    _left: int = _COMPARISONS
+    _budget: int = _COMPARISONS
 
-    def __call__(self, name: str, known: Collection[str]) -> str:
-        self._left -= len(known)
-        return did_you_mean(name, known) if self._left >= 0 and len(name) <= _LONGEST else ""
+    def __call__(self, name: str, names: Collection[str]) -> str:
+        self._budget -= len(names)
+        return did_you_mean(name, names) if self._budget >= 0 and len(name) <= _LONGEST else ""
 
-    def of(self, name: str, known: Collection[str]) -> str | None:
+    def of(self, name: str, names: Collection[str]) -> str | None:
         """The nearest name itself."""
-        hint = self(name, known)
+        hint = self(name, names)
         return hint.split("'")[1] if hint else None
 
 
@@ -50,22 +50,22 @@ class Report:
     """The findings of one spec, each told once."""
 
     spec: FlowSpec
-    found: list[Diagnostic] = field(default_factory=list[Diagnostic], init=False)
+    diagnostics: list[Diagnostic] = field(default_factory=list[Diagnostic], init=False)
     is_enough: bool = field(default=False, init=False)
     """Whether so much is wrong already that files and packages need not be looked through for more."""
     nearest: Nearest = field(default_factory=Nearest, init=False)
     """The nearest known name, as a hint."""
     _wrong: int = field(default=0, init=False)
-    _told: set[Diagnostic] = field(default_factory=set[Diagnostic], init=False)
+    _unique: set[Diagnostic] = field(default_factory=set[Diagnostic], init=False)
 
     @property
     def errors(self) -> set[str]:
         """The codes of what is wrong."""
-        return {each.code for each in self.found if each.severity == "error"}
+        return {each.code for each in self.diagnostics if each.severity == "error"}
 
     @property
     def failed(self) -> bool:
-        return any(each.severity == "error" for each in self.found)
+        return any(each.severity == "error" for each in self.diagnostics)
 
     def at_key(self, code: str, message: str, path: KeyPath, hint: str = "") -> None:
         """A finding about a key, or about what is missing below it."""
@@ -99,8 +99,8 @@ class Report:
         beside = self.spec.path if file is None else file
         name = None if beside is None else str(beside)
         each = Diagnostic(code, shorten_message(message), name, *place, ".".join(node) or None, hint, severity)
-        if each not in self._told:
-            self._told.add(each)
-            self.found.append(each)
+        if each not in self._unique:
+            self._unique.add(each)
+            self.diagnostics.append(each)
             self._wrong += severity == "error"
             self.is_enough = self._wrong >= _ENOUGH

@@ -91,13 +91,13 @@ def _has_inputs(spec: FlowSpec) -> bool:
 
 def _is_first(runs: LevelAnalysis, number: int) -> bool:
     """Tells whether nothing comes before a node but what passes on what it received."""
-    todo, seen = [number], {number}
+    todo, visits = [number], {number}
     while todo:
         for each in runs.predecessors(todo.pop()):
             if not runs.graph.vertices[each].transparent:
                 return False
-            if each not in seen:
-                seen.add(each)
+            if each not in visits:
+                visits.add(each)
                 todo.append(each)
     return True
 
@@ -118,7 +118,7 @@ class _Speakers:
     def __init__(self, runs: LevelAnalysis) -> None:
         self._runs = runs
         self._graph = runs.graph
-        self._known: dict[int, tuple[int, int] | None] = {}
+        self._pairs: dict[int, tuple[int, int] | None] = {}
 
     def two_before(self, number: int) -> tuple[int, int] | None:
         """Two of them, or None."""
@@ -126,21 +126,21 @@ class _Speakers:
         while todo:
             at = todo[-1]
             before = self._runs.predecessors(at)
-            through = [each for each in before if self._passes_on(each) and each not in self._known]
-            if through and at not in self._known:
+            through = [each for each in before if self._passes_on(each) and each not in self._pairs]
+            if through and at not in self._pairs:
                 todo.extend(through)
                 continue
             todo.pop()
-            if at not in self._known:
-                self._known[at] = self._two_of(at)
-        return self._known[number]
+            if at not in self._pairs:
+                self._pairs[at] = self._two_of(at)
+        return self._pairs[number]
 
     def _two_of(self, number: int) -> tuple[int, int] | None:
         before = self._runs.predecessors(number)[:_MANY]
         if len(before) == 1:
-            return self._known[before[0]] if self._passes_on(before[0]) else None
+            return self._pairs[before[0]] if self._passes_on(before[0]) else None
         for at, other in enumerate(before):
-            behind = self._known[other] if self._passes_on(other) else None
+            behind = self._pairs[other] if self._passes_on(other) else None
             if behind is not None and not self._is_overruled(number, other, other, before[at + 1 :]):
                 return behind
             for one in before[:at]:

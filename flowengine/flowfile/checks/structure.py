@@ -90,14 +90,14 @@ def _refuse_end(spec: FlowSpec, level: SpecLevel, other: str, path: KeyPath, rep
 
 
 def _check_agents(spec: FlowSpec, report: Report) -> None:
-    named: list[tuple[str, KeyPath]] = []
+    references: list[tuple[str, KeyPath]] = []
     gaps = gaps_of(spec)
     if isinstance(spec.defaults.agent, str):
-        named.append((spec.defaults.agent, ("defaults", "agent")))
+        references.append((spec.defaults.agent, ("defaults", "agent")))
     for path, node in nodes_of(spec):
         if is_asking(node) and isinstance(node.agent, str):
-            named.append((node.agent, (*key_path(path), "agent")))
-    for agent, at in named:
+            references.append((node.agent, (*key_path(path), "agent")))
+    for agent, at in references:
         if agent not in spec.agents and not gaps.may_be("agents", agent):
             report.at_value("FE213", f"unknown agent '{agent}'", at, report.nearest(agent, spec.agents))
 
@@ -159,13 +159,13 @@ def _check_cycles(spec: FlowSpec, level: SpecLevel, report: Report) -> None:
 
 
 MAX_NODES: Final = 20_000
-"""Of a flow with all its subflows: files that run each other twice have twice as many at each level."""
+"""The most nodes of a flow with all its subflows: files that run each other twice have twice as many at each level."""
 MAX_CHARACTERS: Final = 8_000_000
-"""Of their texts, each as often as it stands in the flow: nodes are followed, drawn and priced by what they say."""
+"""The most characters of their texts, each as often as it stands in the flow: nodes are followed and drawn by it."""
 
 
 class _Weight(NamedTuple):
-    """What a flow has with its subflows, each as often as it stands in it."""
+    """The size of a flow with its subflows, each as often as it stands in it."""
 
     nodes: int
     characters: int
@@ -183,16 +183,16 @@ class _Weight(NamedTuple):
 def check_subflows(spec: FlowSpec, project: Project, subflows: Subflows, report: Report, *, whole: bool) -> None:
     """Opens the files, so that the spec knows them from here on. `whole`: nothing of the spec was mended."""
     base = project.root if spec.path is None else spec.path.parent
-    opened: dict[str, FlowSpec | ProjectProblem | None] = {}
+    outcomes: dict[str, FlowSpec | ProjectProblem | None] = {}
     weight = _weigh_file(spec)
     for path, node in nodes_of(spec):
         if not is_subflow(node) or (node.flow == STAND_IN_FLOW and not whole):
             continue
-        if node.flow not in opened and report.is_enough:
+        if node.flow not in outcomes and report.is_enough:
             continue
-        if node.flow not in opened:
-            opened[node.flow] = subflows.open(node.flow, base, project)
-        inner = opened[node.flow]
+        if node.flow not in outcomes:
+            outcomes[node.flow] = subflows.open(node.flow, base, project)
+        inner = outcomes[node.flow]
         if isinstance(inner, ProjectProblem):
             report.at_value(inner.code, inner.message, (*key_path(path), "flow"), inner.hint)
         elif inner is not None:
@@ -204,7 +204,7 @@ def check_subflows(spec: FlowSpec, project: Project, subflows: Subflows, report:
                 text = f"a flow may have {excess} with those of its subflows, and here they are more"
                 report.at_value("FE227", text, (*key_path(path), "flow"))
             weight = heavier
-    spec.with_subflows({flow: inner for flow, inner in opened.items() if isinstance(inner, FlowSpec)})
+    spec.with_subflows({flow: inner for flow, inner in outcomes.items() if isinstance(inner, FlowSpec)})
 
 
 def _weigh(spec: FlowSpec) -> _Weight:

@@ -44,29 +44,29 @@ def warn_of_unbounded(spec: FlowSpec, report: Report) -> None:
         if holder is None or (asking and _is_limited(spec, path)):
             continue
         if is_map_node(holder) and _is_open_list(spec, path, holder.over):
-            told = f"a model decides how long the list '{holder.over.strip()}' is, and each item is worked on"
+            message = f"a model decides how long the list '{holder.over.strip()}' is, and each item is worked on"
             hint = f"; add `maxItems: {_ITEMS}` to its schema"
             if asking:
                 hint += f", or `limits: {{model_calls: {_ITEMS * asking * _CALLS}}}` to the map"
-            report.at_value("FE912", told, (*key_path(path), "over"), hint)
+            report.at_value("FE912", message, (*key_path(path), "over"), hint)
         if is_loop(holder) and asking and not any(path[: len(outer)] == outer for outer in loops):
             loops.append(path)  # Its limits hold for the loops inside it.
             calls = holder.max_iterations * asking * _CALLS
-            told = f"up to {holder.max_iterations:,} rounds ask models, and nothing bounds what they cost"
-            report.at_key("FE912", told, key_path(path), f"; add `limits: {{model_calls: {calls}}}`")
+            message = f"up to {holder.max_iterations:,} rounds ask models, and nothing bounds what they cost"
+            report.at_key("FE912", message, key_path(path), f"; add `limits: {{model_calls: {calls}}}`")
 
 
 def _count_asking(spec: FlowSpec, level: SpecLevel) -> int:
     """The nodes that ask models, anywhere in a level, those of its subflows too."""
-    depth, found = len(level.path), 0
+    depth, count = len(level.path), 0
     for path, node in nodes_of(spec):
         if path[:depth] != level.path or len(path) == depth:
             continue
         if is_asking(node):
-            found += getattr(node, "call", None) is None
+            count += getattr(node, "call", None) is None
         elif (inner := spec.subflows.get(getattr(node, "flow", None) or "")) is not None:
-            found += sum(is_asking(each) for flow in flows_in(inner) for _, each in nodes_of(flow))
-    return found
+            count += sum(is_asking(each) for flow in flows_in(inner) for _, each in nodes_of(flow))
+    return count
 
 
 def _is_limited(spec: FlowSpec, path: NodePath) -> bool:

@@ -26,11 +26,11 @@ def check_untrusted_texts(spec: FlowSpec, project: Project, report: Report) -> N
         return
     from flowengine.flowfile.risks.risk_paths import find_risk_paths, place_text  # Loads networkx.
 
-    found = find_risk_paths(spec, project, most_sources=_SOURCES)
-    told = {each for inner in spec.subflows.values() for each in _told_inside(inner, project)}
-    for risk in found.open:
+    risk_paths = find_risk_paths(spec, project, most_sources=_SOURCES)
+    inner_findings = {each for inner in spec.subflows.values() for each in _told_inside(inner, project)}
+    for risk in risk_paths.open:
         effect, source = risk.effect, risk.source
-        if (place_text(risk.source_place), place_text(risk.effect_place), effect.what) in told:
+        if (place_text(risk.source_place), place_text(risk.effect_place), effect.what) in inner_findings:
             continue
         by = [f"'{each.name}'" for each in risk.steps[1:-1]]
         path = f", by way of {', '.join(by)}" if by else ""
@@ -39,7 +39,7 @@ def check_untrusted_texts(spec: FlowSpec, project: Project, report: Report) -> N
         report.at_place(
             "FE921", f"{text}{why and f' ({why})'}", risk.effect_place.position(), risk.effect_node, _ADVICE
         )
-    for trust in found.unneeded:
+    for trust in risk_paths.unneeded:
         of_key = f" at '{trust.key}'" if trust.key else ""
         text = f"no untrusted text reaches an effect through this{of_key}, so `trust` is not needed"
         report.at_place("FE922", text, trust.place.position(), trust.node, "; remove it")

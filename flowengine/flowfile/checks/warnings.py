@@ -76,8 +76,8 @@ def warn_of_absent_values(spec: FlowSpec, runs: LevelAnalysis, report: Report) -
 def warn_of_open_choices(spec: FlowSpec, report: Report) -> None:
     """A printed inline `if` without `else`: Jinja prints nothing there, and here it is an error."""
     for text, line, column in reads_of(spec).open_choices:
-        told = "this `if` without `else` has nothing to print where it does not hold, which is an error"
-        report.in_text("FE903", told, text, line, column, "; add `else ''`")
+        message = "this `if` without `else` has nothing to print where it does not hold, which is an error"
+        report.in_text("FE903", message, text, line, column, "; add `else ''`")
 
 
 def _reader(use: Use, path: NodePath) -> NodePath:
@@ -125,15 +125,15 @@ _RESULTS: Final = {"evaluation_result": "evaluation", "routing_result": "routing
 
 
 def _read_by_until(spec: FlowSpec, runs: LevelAnalysis) -> set[int]:
-    found: set[int] = set()
+    numbers: set[int] = set()
     for use in reads_of(spec).at_end.get(runs.level.path, ()):
         if use.text.path[-1] == "until":
             root, *fields = use.reference.path
             if root == "nodes" and fields and fields[0] in runs.graph:
-                found.add(runs.graph.index[fields[0]])
+                numbers.add(runs.graph.index[fields[0]])
             elif root in _RESULTS:
-                found.update(n for n, node in enumerate(runs.nodes) if node.type == _RESULTS[root])
-    return found
+                numbers.update(n for n, node in enumerate(runs.nodes) if node.type == _RESULTS[root])
+    return numbers
 
 
 # --- branches
@@ -192,7 +192,7 @@ def _is_known(spec: FlowSpec, level: SpecLevel, report: Report) -> bool:
     gaps, name = gaps_of(spec), ".".join(level.path)
     if level.path in gaps.find_levels() or level.path in gaps.waits | gaps.gives | gaps.variables:
         return False
-    wrong = (f"{each.node}." for each in report.found if each.severity == "error")
+    wrong = (f"{each.node}." for each in report.diagnostics if each.severity == "error")
     return not any(node.startswith(f"{name}.") for node in wrong)
 
 
@@ -272,8 +272,8 @@ def warn_of_bare_expressions(spec: FlowSpec, report: Report) -> None:
         "shared_state": spec.shared_state,
     }
     for text in texts_of(spec):
-        found = _BARE.fullmatch(text.text) if text.kind == "template" else None
-        if found is not None and found[2] in names[found[1]]:
+        match = _BARE.fullmatch(text.text) if text.kind == "template" else None
+        if match is not None and match[2] in names[match[1]]:
             hint = f"; did you mean '{{{{ {text.text} }}}}'?"
             report.at_value("FE911", f"'{text.text}' is a text here, and not the value of that name", text.path, hint)
 
@@ -284,15 +284,15 @@ _BARE: Final = re.compile(r"(inputs|nodes|shared_state)\.(\w+)(?:\.\w+)*", re.AS
 def check_unused(spec: FlowSpec, report: Report) -> None:
     """Inputs, state keys and agents that nothing names."""
     gaps = gaps_of(spec)
-    lost = gaps.reads_lost or report.errors & {"FE302", "FE305", "FE308"}
-    if not lost and not any(True for _ in code_of(spec)):
+    is_incomplete = gaps.reads_lost or report.errors & {"FE302", "FE305", "FE308"}
+    if not is_incomplete and not any(True for _ in code_of(spec)):
         _check_reads(spec, report)
     if gaps.agents_lost or "FE213" in report.errors:
         return
-    given: list[Any] = [spec.defaults.agent, *(getattr(node, "agent", None) for _, node in nodes_of(spec))]
-    named = {each for each in given if isinstance(each, str)}
+    agents: list[Any] = [spec.defaults.agent, *(getattr(node, "agent", None) for _, node in nodes_of(spec))]
+    names = {each for each in agents if isinstance(each, str)}
     for name in spec.agents:
-        if name not in named:
+        if name not in names:
             report.at_key("FE906", f"no node names the agent '{name}'", ("agents", name))
 
 

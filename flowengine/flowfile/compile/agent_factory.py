@@ -70,16 +70,16 @@ def _scope_id(source: str, context: Context) -> str:
     return text(source)(context)
 
 
-def _context(target: str, found: Any) -> TypedContext[Any] | ContextManager:
+def _context(target: str, entry: Any) -> TypedContext[Any] | ContextManager:
     """A typed context of `contexts`; of a class, one with the data that it begins with."""
     from flowengine.agents.typed_contexts.manager import ContextManager
     from flowengine.agents.typed_contexts.typed import TypedContext
 
-    if isinstance(found, type) and issubclass(found, TypedContext):
-        return cast("TypedContext[Any]", found())
-    if isinstance(found, TypedContext | ContextManager):
-        return cast("TypedContext[Any] | ContextManager", found)
-    raise ProjectProblem("FE508", f"'{target}' is no typed context: {describe_value(cast(object, found))}").error()
+    if isinstance(entry, type) and issubclass(entry, TypedContext):
+        return cast("TypedContext[Any]", entry())
+    if isinstance(entry, TypedContext | ContextManager):
+        return cast("TypedContext[Any] | ContextManager", entry)
+    raise ProjectProblem("FE508", f"'{target}' is no typed context: {describe_value(cast(object, entry))}").error()
 
 
 A = TypeVar("A", Agent, RoutingAgent, EvaluationAgent)
@@ -103,7 +103,7 @@ class AgentMaker:
         settings = settings_of(self._spec, node)
         # A node that judges decides how: `improve` of its agent gives way to `evaluate` of the node.
         judging = node.improve or node.evaluate or settings.improve or settings.evaluate
-        given = {
+        arguments = {
             **self._calls(settings),
             "generation_instructions": settings.instructions or "",
             "system_message": settings.system_message,
@@ -117,36 +117,36 @@ class AgentMaker:
         memory = settings.memory
         late: dict[str, Value] = {}
         if memory is not None:
-            given["memory"] = memory_of(memory, self._project)
+            arguments["memory"] = memory_of(memory, self._project)
             if memory.scope_id is not None and not is_static(memory.scope_id):
                 late["memory"] = partial(memory_of, memory, self._project)
-        return _make_or_defer(partial(Agent, name), given, late)
+        return _make_or_defer(partial(Agent, name), arguments, late)
 
     def routing(self, name: str, node: RoutingNodeSpec) -> RoutingAgent | Templated[RoutingAgent]:
-        given = {
+        arguments = {
             **self._calls(settings_of(self._spec, node)),
             "routing_instruction": node.instruction,
             "routes": {label: route.description for label, route in node.routes.items()},
             "fallback": node.fallback,
             "min_confidence": node.min_confidence,
         }
-        return _make_or_defer(partial(RoutingAgent, name), given)
+        return _make_or_defer(partial(RoutingAgent, name), arguments)
 
     def judging(self, name: str, node: EvaluationNodeSpec) -> EvaluationAgent | Templated[EvaluationAgent]:
-        given = {
+        arguments = {
             **self._calls(settings_of(self._spec, node)),
             "evaluation_instructions": node.instructions,
             "evaluation_criteria": dict(node.criteria) or None,
             "pass_threshold": node.threshold,
         }
-        return _make_or_defer(partial(EvaluationAgent, name), given)
+        return _make_or_defer(partial(EvaluationAgent, name), arguments)
 
     def _calls(self, settings: AgentSpec) -> dict[str, Any]:
-        given = {key: getattr(settings, key) for key in _AS_THEY_ARE} | {"surroundings": self._surroundings}
-        given |= options_of(settings)
+        arguments = {key: getattr(settings, key) for key in _AS_THEY_ARE} | {"surroundings": self._surroundings}
+        arguments |= options_of(settings)
         if self._model is not None:
-            return {**given, "model": self._model}
-        return {**given, "model": settings.model, "fallbacks": settings.fallbacks}
+            return {**arguments, "model": self._model}
+        return {**arguments, "model": settings.model, "fallbacks": settings.fallbacks}
 
     def _make_tooling(self, settings: AgentSpec) -> dict[str, Any]:
         return {
@@ -158,17 +158,19 @@ class AgentMaker:
         }
 
     def _tool(self, target: str) -> ToolChoice:
-        found = self._project.import_object(target)
-        return found if isinstance(found, Tool | ToolSet) else self._project.import_callable(target)
+        tool = self._project.import_object(target)
+        return tool if isinstance(tool, Tool | ToolSet) else self._project.import_callable(target)
 
     def _sources(self, settings: AgentSpec) -> dict[str, Any]:
-        given: dict[str, Any] = {"context_budget": settings.context_budget}
+        arguments: dict[str, Any] = {"context_budget": settings.context_budget}
         if settings.context or settings.contexts or settings.skills or settings.history_size:
             providers = providers_of(settings.context or (), self._project)
-            given["context_providers"] = [*_history_of(settings, providers), *providers]
-            given["contexts"] = [_context(each, self._project.import_object(each)) for each in settings.contexts or ()]
-            given |= self._share_skills(settings.skills) if settings.skills else {}
-        return given
+            arguments["context_providers"] = [*_history_of(settings, providers), *providers]
+            arguments["contexts"] = [
+                _context(each, self._project.import_object(each)) for each in settings.contexts or ()
+            ]
+            arguments |= self._share_skills(settings.skills) if settings.skills else {}
+        return arguments
 
     def _share_skills(self, folders: tuple[str, ...]) -> dict[str, Any]:
         """The skills of folders below the project's root, and the sandbox of their scripts. Only the project may allow
@@ -194,7 +196,7 @@ class AgentMaker:
     def _make_judge(self, judging: Evaluate | None, locale: str | None) -> dict[str, Any]:
         if judging is None:
             return {}
-        given = {
+        arguments = {
             "evaluation_instructions": judging.instructions,
             # The block alone asks for a judgement by the default criteria.
             "evaluation_criteria": dict(judging.criteria) or load_messages(locale or "en").section("criteria"),
@@ -202,12 +204,12 @@ class AgentMaker:
             "evaluation_model": self._model or judging.model,
         }
         if isinstance(judging, Improve):
-            given |= {
+            arguments |= {
                 "orchestration_mode": True,
                 "max_improvement_iterations": judging.max_iterations,
                 "improvement_patience": judging.patience,
             }
-        return given
+        return arguments
 
     def _output(self, output: str | Mapping[str, Any] | None) -> Any:
         return self._project.import_object(output) if isinstance(output, str) else output
@@ -238,14 +240,14 @@ def _make_or_defer(
 
     `late`: settings that are worked out from each run's context.
     """
-    given = {key: value for key, value in settings.items() if value is not None}
-    texts = {key: text(given[key]) for key in _TEMPLATED if key in given and not is_static(given[key])}
-    once = make(**given)  # A setting that is wrong is wrong now, not in the middle of a run.
+    arguments = {key: value for key, value in settings.items() if value is not None}
+    texts = {key: text(arguments[key]) for key in _TEMPLATED if key in arguments and not is_static(arguments[key])}
+    once = make(**arguments)  # A setting that is wrong is wrong now, not in the middle of a run.
     if not texts and not late:
         return once
 
-    def made(context: Context) -> A:
+    def make_agent(context: Context) -> A:
         rendered = {key: render(context) for key, render in texts.items()}
-        return make(**given | rendered | {key: value(context) for key, value in late.items()})
+        return make(**arguments | rendered | {key: value(context) for key, value in late.items()})
 
-    return Templated(once, made)
+    return Templated(once, make_agent)

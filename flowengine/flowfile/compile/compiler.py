@@ -246,8 +246,8 @@ class _Builder:
     def tool(self, target: str) -> ToolTarget:
         """The tool of `server.tool` or `module:function`."""
         if is_code(target):
-            found = self.import_object(target)
-            return found if isinstance(found, Tool) else self.import_callable(target)
+            imported = self.import_object(target)
+            return imported if isinstance(imported, Tool) else self.import_callable(target)
         server, _, tool = target.partition(".")
         return ServerTool(server_named(self.spec, self.project, server), tool, self._environ)
 
@@ -257,29 +257,31 @@ class _Builder:
         for source, target, route in edges_of(self.spec, level):
             if route is None:
                 reads.setdefault(target, []).append(source)
-        made: dict[str, FlowNode] = {}
+        nodes: dict[str, FlowNode] = {}
         problems: list[Diagnostic] = []
         for name, node in level_of(self.spec, level).items():
             path = (*level, name)
             try:
-                made[name] = self._node(path, node, self._common(node, reads.get(name, ())))
+                nodes[name] = self._node(path, node, self._common(node, reads.get(name, ())))
             except FlowError as error:
                 problems += error.diagnostics
             except DefinitionError as error:
                 problems.append(self._problem(path, error))
         if problems:
             raise FlowError(sorted(problems, key=lambda each: (each.line or 0, each.column or 0)))
-        return made
+        return nodes
 
     def _node(self, path: NodePath, node: NodeSpec, common: dict[str, Any]) -> FlowNode:
         kind = kind_of(node.type)
-        made = kind.make(node, common, _Compiler(self, path))
-        if made.kind != node.type:
-            raise DefinitionError(f"the node type '{node.type}' makes a node of the type '{made.kind}'")
+        flow_node = kind.make(node, common, _Compiler(self, path))
+        if flow_node.kind != node.type:
+            raise DefinitionError(f"the node type '{node.type}' makes a node of the type '{flow_node.kind}'")
         for trait in ("transparent", "container"):
-            if getattr(made, trait) != getattr(kind.traits, trait):
-                raise DefinitionError(f"`{trait}` of {type(made).__name__} is not what the traits of '{node.type}' say")
-        return made
+            if getattr(flow_node, trait) != getattr(kind.traits, trait):
+                raise DefinitionError(
+                    f"`{trait}` of {type(flow_node).__name__} is not what the traits of '{node.type}' say"
+                )
+        return flow_node
 
     def _problem(self, path: NodePath, error: FlowEngineError) -> Diagnostic:
         at = error.at if isinstance(error, MisplacedKeyError) else ()

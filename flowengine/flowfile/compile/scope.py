@@ -109,9 +109,9 @@ class _Predicate:
 
     def test(self, context: Context) -> Mapping[str, Any]:
         """Evaluates the condition, and returns its value with the values that it read (`Decided.tests`)."""
-        seen: dict[str, str] = {}
-        answer = self._decide(ContextScope(context), seen)
-        return {"expression": self._source, "values": seen, "answer": answer}
+        values: dict[str, str] = {}
+        answer = self._decide(ContextScope(context), values)
+        return {"expression": self._source, "values": values, "answer": answer}
 
 
 def boolean(source: str) -> _Predicate:
@@ -144,8 +144,8 @@ def shared_beginning(source: str) -> str:
     >>> shared_beginning("{{ item }} of {{ inputs.name }}"), shared_beginning("All of {{ inputs.name }}")
     ('', '')
     """
-    found = _SHARED.match(source)
-    beginning = "" if found is None else found[0]
+    match = _SHARED.match(source)
+    beginning = "" if match is None else match[0]
     return beginning if "inputs" in beginning and beginning != source else ""
 
 
@@ -231,6 +231,6 @@ DESCRIBED: Final[Mapping[str, tuple[str, str]]] = {
 """Name → where texts know it, and what it is. A literal id or key stands for what is in angle brackets."""
 
 WORDS: Final = ("true", "false", "none", "not", "and", "or", "in", "is", "if", "else", "loop", "range")
-"""What a template reads as something else than a name."""
+"""Words that a template reads as something else than a name."""
 RESERVED: Final = frozenset({*KNOWN_EVERYWHERE, *WORDS, "result", "output", "each", "round"})
-"""What an item may not be called."""
+"""Names that an item may not have."""

@@ -115,15 +115,15 @@ def _format_value(value: Any) -> str:
 
 def _definitions(spec: FlowSpec, prefix: str = "") -> dict[str, _Definition]:
     """Path of each node, those of subflows included → what decides on its cost."""
-    found: dict[str, _Definition] = {}
+    definitions: dict[str, _Definition] = {}
     for path, node in nodes_of(spec):
         name = f"{prefix}{'.'.join(path)}"
-        found[name] = _definition(spec, node)
+        definitions[name] = _definition(spec, node)
         inner = spec.subflows.get(node.flow) if is_subflow(node) else None
         if inner is not None:
-            found |= _definitions(inner, f"{name}.")
-            found[name] = {**found[name], **_of_flow(inner)}
-    return found
+            definitions |= _definitions(inner, f"{name}.")
+            definitions[name] = {**definitions[name], **_of_flow(inner)}
+    return definitions
 
 
 def _definition(spec: FlowSpec, node: NodeSpec) -> _Definition:

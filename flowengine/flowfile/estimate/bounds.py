@@ -31,7 +31,7 @@ class NodeBound(NamedTuple):
     """The maximum usage of one node in all its runs."""
 
     path: str
-    """As events have it, without positions: `polish.judge`."""
+    """The node's path as events have it, without positions: `polish.judge`."""
     kind: str
     runs: int | None
     """How often it can run; None: unknown."""
@@ -44,7 +44,7 @@ class Waves(NamedTuple):
     """Model calls of a run that come one after the other: batches that it goes through, one for each."""
 
     usual: int | None
-    """Where each node asks once in each round; None: unknown."""
+    """The batches where each node asks once in each round; None: unknown."""
     most: int | None
 
 
@@ -79,8 +79,8 @@ def bound_of(
     >>> bound_of(spec).most.calls
     2
     """
-    given = {name: each.default for name, each in spec.inputs.items() if not each.required} | dict(inputs or {})
-    flow = _File(spec, facts or ModelFacts(), given, model, _bounds_answers(spec.limits))
+    arguments = {name: each.default for name, each in spec.inputs.items() if not each.required} | dict(inputs or {})
+    flow = _File(spec, facts or ModelFacts(), arguments, model, _bounds_answers(spec.limits))
     nodes = flow.level((), is_capped=_bounds_answers(spec.limits))
     unlimited, billed = flow.together((), nodes)
     return FlowBound(
@@ -105,7 +105,7 @@ class _Node(NamedTuple):
     """How often its body runs."""
     inside: Sequence[_Node]
     edges: Sequence[Edge] = ()
-    """Of its body."""
+    """The edges of its body."""
 
 
 class _File:
@@ -159,9 +159,9 @@ class _File:
             inputs = {name: each.default for name, each in spec.inputs.items() if not each.required}
             for name, value in node.with_.items():
                 inputs.pop(name, None)
-                known = foreseen_value(value, self._inputs)
-                if known is not None:
-                    inputs[name] = known.value
+                answer = foreseen_value(value, self._inputs)
+                if answer is not None:
+                    inputs[name] = answer.value
             self._inner[path] = _File(spec, self._facts, inputs, self._model, _bounds_answers(spec.limits))
         return self._inner[path]
 
@@ -196,10 +196,10 @@ def _count_waves(nodes: Sequence[_Node], edges: Iterable[Edge], *, usual: bool) 
     for edge in edges:
         before.setdefault(edge.target, []).append(edge.source)
     graph = {name: [each for each in before.get(name, ()) if each in own] for name in own}
-    found: dict[str, int] = {}
+    waves: dict[str, int] = {}
     for name in TopologicalSorter(graph).static_order():
         calls = own[name]
         if calls is None:
             return None
-        found[name] = calls + max((found[each] for each in graph[name]), default=0)
-    return max(found.values(), default=0)
+        waves[name] = calls + max((waves[each] for each in graph[name]), default=0)
+    return max(waves.values(), default=0)

@@ -39,13 +39,13 @@ class Most(NamedTuple):
     unpriced: frozenset[str] = frozenset()
     """Models without a known price among those that may be asked."""
     call_tokens: int | None = 0
-    """Of the largest call."""
+    """The tokens of the largest call."""
     call_cost: float | None = 0.0
-    """Of the dearest call."""
+    """The cost of the dearest call."""
     served_usd: float | None = 0.0
     """The cost where caches of vendors serve all of every prompt."""
     first_usd: float | None = 0.0
-    """What the first prompts of all nodes cost beyond that: somebody has to write what caches serve."""
+    """The cost of the first prompts of all nodes beyond that: somebody has to write what caches serve."""
 
     @property
     def cost_at_best(self) -> float | None:
@@ -54,7 +54,7 @@ class Most(NamedTuple):
         return None if served is None or self.cost_usd is None else min(served, self.cost_usd)
 
     def to_data(self) -> dict[str, float | None]:
-        """For scripts; None where there is no bound."""
+        """The bound as plain data; None where there is no bound."""
         return {"model_calls": self.calls, "tokens": self.tokens, "cost_usd": self.cost_usd}
 
     def and_(self, other: Most) -> Most:
@@ -111,8 +111,8 @@ def most_of_calls(
 
     `is_cached`: caches may serve it.
     """
-    asked = [each.question(question) for each in models]
-    longest = max(asked, key=lambda tokens: float("inf") if tokens is None else tokens)
+    sizes = [each.question(question) for each in models]
+    longest = max(sizes, key=lambda tokens: float("inf") if tokens is None else tokens)
     prices = [(each, each.price(longest or 0)) for each in models]
     unpriced = frozenset(str(model) for model, price in prices if price is None)
     tokens, cost, served = add(longest, answer), None, None
@@ -126,7 +126,7 @@ def most_of_calls(
 
 
 def _cost_if_served(model: KnownModel, price: Price | None, question: int, answer: int, *, is_cached: bool) -> float:
-    """Of one call whose prompt a cache serves, where the vendor has one and the prompt is long enough for it."""
+    """The cost of one call whose prompt a cache serves, where the provider has one and the prompt is long enough."""
     assert price is not None
     if model.said is None:
         price = replace(price, cache_read=listed_cache_price(model.provider, model.name))
@@ -135,7 +135,7 @@ def _cost_if_served(model: KnownModel, price: Price | None, question: int, answe
 
 
 def _cost_of_call(price: Price, question: int | None, answer: int | None) -> float | None:
-    """Of one call; what costs nothing has a bound however long it is."""
+    """The cost of one call; what costs nothing has a bound however long it is."""
     if (question is None and price.input) or (answer is None and price.output):
         return None
     return price.of(question or 0, answer or 0)
@@ -188,14 +188,14 @@ def dearest_way(most: Mapping[str, Most], edges: Collection[Edge], always: Colle
     below: dict[str | None, list[str]] = {node: [] for node in (None, *most)}
     for node, dominator in above.items():
         below[dominator].append(node)
-    chosen = _find_choosers(edges)
+    choosers = _find_choosers(edges)
     whole: dict[str, Most] = {}
     unconditional = set[str]()
     for node in reversed(above):
         inside = below[node]
         if node in always or not unconditional.isdisjoint(inside):
             unconditional.add(node)
-        either = [each for each in inside if chosen.get(each) == node and each not in unconditional]
+        either = [each for each in inside if choosers.get(each) == node and each not in unconditional]
         whole[node] = most[node].and_(_add_up(whole[each] for each in inside if each not in either))
         whole[node] = whole[node].and_(_take_dearest(whole[each] for each in either))
     return _add_up(whole[each] for each in below[None])

@@ -104,25 +104,25 @@ class Asking:
             judgement = Size(self._longest(models, None))
             drafts += _count_improvements(judging)
             texts = (judging.instructions or "", *judging.criteria, *judging.criteria.values())
-            asked = self._size_of_texts(texts, path, sizes).and_(prompt).and_(answer)
-            total = total.and_(_bound_structured(drafts, asked, judgement, models, settings))
+            question = self._size_of_texts(texts, path, sizes).and_(prompt).and_(answer)
+            total = total.and_(_bound_structured(drafts, question, judgement, models, settings))
             added = answer.and_(judgement) if drafts > 1 else NOTHING
         if (routing := settings.routing) is not None:
             models = self._models(settings)
             texts = (routing.instruction, *_list_descriptions(routing.routes))
-            asked = self._size_of_texts(texts, path, sizes).and_(prompt).and_(answer)
-            total = total.and_(_bound_structured(1, asked, Size(self._longest(models, None)), models, settings))
+            question = self._size_of_texts(texts, path, sizes).and_(prompt).and_(answer)
+            total = total.and_(_bound_structured(1, question, Size(self._longest(models, None)), models, settings))
         return total.and_(self._bound_drafts(drafts, prompt.and_(added), answer, settings))
 
-    def _bound_drafts(self, drafts: int, asked: Size, answer: Size, settings: AgentSpec) -> Most:
+    def _bound_drafts(self, drafts: int, question: Size, answer: Size, settings: AgentSpec) -> Most:
         """All generations: each may be corrected, and each may have its rounds of tools."""
         rounds = (settings.max_tool_rounds or _DEFAULT_ROUNDS) if _has_any(settings, _WITH_TOOLS) else 0
         calls = min(2, 1 + _count_retries(settings))
         if settings.output is not None:
             calls = 1 + _count_retries(settings)
-            asked = asked.and_(answer).and_(Size(_REMARK_TOKENS))
+            question = question.and_(answer).and_(Size(_REMARK_TOKENS))
         number, models, is_cached = drafts * (calls + rounds), self._models(settings), _is_cached(settings)
-        return most_of_calls(number, _add_slack(asked), answer.tokens, models, is_cached=is_cached)
+        return most_of_calls(number, _add_slack(question), answer.tokens, models, is_cached=is_cached)
 
     def _sources(self, settings: AgentSpec) -> Most:
         """Context providers that have a model of their own ask it once in a run of the node; those with embeddings
@@ -130,8 +130,8 @@ class Asking:
         total = NONE
         for entry in settings.context or ():
             for model in list_named_models(entry, "model"):
-                known = [self._facts.of(self._model or model)]
-                total = total.and_(most_of_calls(1, None, self._longest(known, None), known))
+                models = [self._facts.of(self._model or model)]
+                total = total.and_(most_of_calls(1, None, self._longest(models, None), models))
             for model in () if self._is_offline else list_named_models(entry, "embedding"):
                 total = total.and_(most_of_calls(1, None, 0, [self._facts.of(model)]).times(None))
         return total
@@ -164,13 +164,13 @@ class Asking:
             texts = (node.instruction, *_list_descriptions(node.routes))
         else:
             texts = (node.instructions or "", *node.criteria, *node.criteria.values())
-        asked = (
+        question = (
             self._size_of_texts(texts, path, sizes)
             .and_(_measure_fixed_texts(settings.locale))
             .and_(self._subject(path, node, sizes))
             .and_(self._bound_attachments(node, models, sizes))
         )
-        return _bound_structured(1, asked, Size(self.answer(path)), models, settings)
+        return _bound_structured(1, question, Size(self.answer(path)), models, settings)
 
     def _subject(self, path: NodePath, node: EvaluationNodeSpec | RoutingNodeSpec, sizes: OutputSizes) -> Size:
         """Returns the judged text: the target, or the generation of an earlier agent with its prompt."""
@@ -200,9 +200,9 @@ class Asking:
         """Files that a model is shown: those that are given, and images by their vendor's rule."""
         total = NOTHING
         for each in attached_in_node(self._spec, node):
-            given = foreseen_value(each.text, sizes.inputs)
-            if given is not None:
-                files = list(find_files(given.value))
+            attachment = foreseen_value(each.text, sizes.inputs)
+            if attachment is not None:
+                files = list(find_files(attachment.value))
                 of_models = [sum(most_file_tokens(f, m.provider, m.name) for f in files) for m in models]
                 total = total.and_(Size(max(of_models, default=0)))
             elif each.declared is not None and set(each.declared.media_types or ("*/*",)) <= {"image/*", *IMAGES}:
@@ -218,14 +218,14 @@ class Asking:
         names = (own or settings.model, *(settings.fallbacks or ())) if self._model is None else (self._model,)
         # Options go with the model that they were given for: another one for judging gets none of them.
         options = None if own is not None else normalize_options(options_of(settings))
-        known = [self._facts.of(each) for each in names]
-        return [each._replace(options={**(each.options or {}), **(options or {})}) for each in known]
+        models = [self._facts.of(each) for each in names]
+        return [each._replace(options={**(each.options or {}), **(options or {})}) for each in models]
 
     def _longest(self, models: Sequence[KnownModel], max_tokens: int | None) -> int | None:
         if max_tokens is not None:
             return max_tokens
-        known = [each.answer(is_bounded=self._is_capped) for each in models]
-        return None if None in known else max(each for each in known if each is not None)
+        lengths = [each.answer(is_bounded=self._is_capped) for each in models]
+        return None if None in lengths else max(each for each in lengths if each is not None)
 
     def _size_of_texts(self, texts: Iterable[str], path: NodePath, sizes: OutputSizes) -> Size:
         total = NOTHING
@@ -235,12 +235,12 @@ class Asking:
 
 
 def _bound_structured(
-    answers: int, asked: Size, answer: Size, models: Sequence[KnownModel], settings: AgentSpec
+    answers: int, question: Size, answer: Size, models: Sequence[KnownModel], settings: AgentSpec
 ) -> Most:
     """So many answers of a judge's or a router's shape, each corrected as often as that is allowed."""
-    asked = asked.and_(answer).and_(Size(_REMARK_TOKENS + _JUDGEMENT_TOKENS))
+    question = question.and_(answer).and_(Size(_REMARK_TOKENS + _JUDGEMENT_TOKENS))
     number, is_cached = answers * (1 + _count_retries(settings)), _is_cached(settings)
-    return most_of_calls(number, _add_slack(asked), answer.tokens, models, is_cached=is_cached)
+    return most_of_calls(number, _add_slack(question), answer.tokens, models, is_cached=is_cached)
 
 
 def _is_cached(settings: AgentSpec) -> bool:
@@ -259,8 +259,8 @@ def list_named_models(entry: Any, parameter: str) -> Iterator[str]:
     ['m', 'n']
     """
     if is_map(entry):
-        for given in (entry, *entry.values()):
-            model = given.get(parameter) if is_map(given) else None
+        for holder in (entry, *entry.values()):
+            model = holder.get(parameter) if is_map(holder) else None
             if isinstance(model, str):
                 yield model
 
@@ -304,11 +304,11 @@ def _find_ancestors(spec: FlowSpec, level: NodePath, name: str) -> set[str]:
     parents: dict[str, list[str]] = {}
     for source, target, _ in edges_of(spec, level):
         parents.setdefault(target, []).append(source)
-    found: set[str] = set()
+    ancestors: set[str] = set()
     waiting = [name]
     while waiting:
         for each in parents.get(waiting.pop(), ()):
-            if each not in found:
-                found.add(each)
+            if each not in ancestors:
+                ancestors.add(each)
                 waiting.append(each)
-    return found
+    return ancestors

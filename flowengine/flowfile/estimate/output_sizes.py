@@ -107,15 +107,15 @@ class OutputSizes:
         self._inputs = self.inputs = inputs
         self._answers = answers
         self._subflows = subflows
-        self._known: dict[NodePath, Size] = {}
+        self._sizes: dict[NodePath, Size] = {}
         self._under_way: set[NodePath] = set()
 
     def template(self, source: str, level: NodePath, node: str | None = None) -> Size:
-        """Of a template that is read inside a level, by a node of it where that matters."""
+        """The size of a template that is read inside a level, by a node of it where that matters."""
         return size_of_template(source, partial(self._read, level, node))
 
     def values(self, tree: Any, level: NodePath, node: str | None = None) -> Size:
-        """Of any value with templates in its strings."""
+        """The size of any value with templates in its strings."""
         if isinstance(tree, str):
             return self.template(tree, level, node)
         if not isinstance(tree, dict | list | tuple):
@@ -127,41 +127,41 @@ class OutputSizes:
         return Size(total.tokens, None if isinstance(tree, dict) else len(parts))
 
     def outputs(self) -> Size:
-        """Of all outputs of the flow together."""
+        """The size of all outputs of the flow together."""
         return self.values(self._spec.outputs, ()) if self._spec.outputs else UNKNOWN
 
     def over(self, path: NodePath) -> Size:
-        """Of the list that a map goes over."""
+        """The size of the list that a map goes over."""
         node = level_of(self._spec, path[:-1])[path[-1]]
         assert isinstance(node, MapNodeSpec)
-        known = foreseen_expression(node.over, self._inputs)
-        if known is not None:
-            return size_of_value(known.value)
+        items = foreseen_expression(node.over, self._inputs)
+        if items is not None:
+            return size_of_value(items.value)
         size = size_of_expression(node.over, partial(self._read, path[:-1], path[-1]))
         shape = over_shape(self._spec, path[:-1], node.over)
         most = shape.get("maxItems") if is_map(shape) else None
         return Size(size.tokens, most) if isinstance(most, int) and size.items is None else size
 
     def size_received(self, level: NodePath, node: str) -> Size:
-        """Of `result`, which a node receives from its predecessors."""
-        size, found = NOTHING, False
+        """The size of `result`, which a node receives from its predecessors."""
+        size, is_received = NOTHING, False
         nodes = level_of(self._spec, level)
         for source, target, _ in edges_of(self._spec, level):
             if target == node and source in nodes:
-                found = True
+                is_received = True
                 passing = TRAITS[nodes[source].type].transparent
                 size = size.either(self.size_received(level, source) if passing else self.output((*level, source)))
-        return size if found else self._first(level)
+        return size if is_received else self._first(level)
 
     def output(self, path: NodePath) -> Size:
-        """Of a node's output."""
+        """The size of a node's output."""
         if path in self._under_way:
             return UNKNOWN  # What grows from round to round.
-        if path not in self._known:
+        if path not in self._sizes:
             self._under_way.add(path)
-            self._known[path] = self._size_of_node(path, level_of(self._spec, path[:-1])[path[-1]])
+            self._sizes[path] = self._size_of_node(path, level_of(self._spec, path[:-1])[path[-1]])
             self._under_way.discard(path)
-        return self._known[path]
+        return self._sizes[path]
 
     # --- names ------------------------------------------------------------------------------------
 

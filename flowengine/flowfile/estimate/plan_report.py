@@ -21,7 +21,7 @@ __all__ = ["batch_data", "notes_of", "to_data"]
 def to_data(
     spec: FlowSpec, bound: FlowBound, missing: Collection[str] = (), vendors: Mapping[str, KnownModel] = EMPTY
 ) -> dict[str, Any]:
-    """For scripts; null where no bound is known."""
+    """Returns the plan as plain data; null where no bound is known."""
     return {
         "flow": spec.name,
         "nodes": [
@@ -32,7 +32,9 @@ def to_data(
         "most_if_unanswered": bound.billed.to_data(),
         "most_cost_usd_if_cached": bound.most.cost_at_best,
         "without_limits": bound.unlimited.to_data(),
-        "models": {model: {"provider": known.provider, "because": known.because} for model, known in vendors.items()},
+        "models": {
+            model: {"provider": vendor.provider, "because": vendor.because} for model, vendor in vendors.items()
+        },
         "notes": list(notes_of(spec, bound, missing)),
     }
 
@@ -43,7 +45,7 @@ _BATCH_HOURS: Final = 24
 
 def batch_data(bound: FlowBound, vendors: Mapping[str, KnownModel] = EMPTY) -> dict[str, Any]:
     """Returns the cost with batch APIs: half the price if all models support them."""
-    live = [model for model, known in vendors.items() if known.provider not in BATCH_VENDORS]
+    live = [model for model, vendor in vendors.items() if vendor.provider not in BATCH_VENDORS]
     cost, most = bound.most.cost_usd, bound.waves.most
     return {
         "cost_usd": cost if cost is None or live else cost * BATCH_PRICE,
@@ -116,8 +118,8 @@ def _explain_repeats(spec: FlowSpec) -> Iterator[str]:
         retry = retry_of(spec, node)
         if not is_asking(node) or retry is None or retry.attempts < 2:
             continue
-        given = settings_of(spec, node).max_retries
-        retries = CallSettings().max_retries if given is None else given
+        max_retries = settings_of(spec, node).max_retries
+        retries = CallSettings().max_retries if max_retries is None else max_retries
         if retries:
             yield (
                 f"retries of '{'.'.join(path)}' multiply: `retry` runs it up to {retry.attempts} times, and in each "
@@ -130,5 +132,5 @@ def _is_endless(node: NodeBound) -> bool:
 
 
 def _join_names(names: Sequence[str]) -> str:
-    shown = ", ".join(f"'{each}'" for each in names[:3])
-    return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more"
+    text = ", ".join(f"'{each}'" for each in names[:3])
+    return text if len(names) <= 3 else f"{text} and {len(names) - 3} more"

@@ -25,9 +25,9 @@ class Size(NamedTuple):
     """The most that a value can be; None means no bound."""
 
     tokens: int | None
-    """Of all of it, as text."""
+    """The tokens of all of it, as text."""
     items: int | None = None
-    """Of a list."""
+    """The number of items of a list."""
 
     def either(self, other: Size) -> Size:
         """The bound of a value that is one or the other."""
@@ -48,7 +48,7 @@ Lookup = Callable[[tuple[str, ...]], Size]
 
 
 def size_of_value(value: Any) -> Size:
-    """Of a value that is known.
+    """The size of a value that is known.
 
     >>> size_of_value([1, 2, 3]).items
     3
@@ -59,7 +59,7 @@ def size_of_value(value: Any) -> Size:
 
 
 def size_of_template(source: str, lookup: Lookup) -> Size:
-    """Of what a template gives: text, or the value of a lone `{{ x }}`.
+    """The size of a template's value: text, or the value of a lone `{{ x }}`.
 
     >>> size_of_template("{{ inputs.word }}!", lambda path: Size(10)).tokens
     11
@@ -68,7 +68,7 @@ def size_of_template(source: str, lookup: Lookup) -> Size:
 
 
 def size_of_expression(source: str, lookup: Lookup) -> Size:
-    """Of what a bare expression gives."""
+    """The size of a bare expression's value."""
     return _measure_source(parse_expression, source, lookup)
 
 

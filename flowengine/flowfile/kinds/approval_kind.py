@@ -22,7 +22,7 @@ __all__ = ["KIND", "ApprovalNodeSpec"]
 
 
 Name = Annotated[Plain, Field(min_length=1, max_length=200)]
-"""Of the person or program that answers."""
+"""The name of the person or program that answers."""
 
 
 class ApprovalNodeSpec(NodeKeys):
@@ -54,11 +54,11 @@ class ApprovalNodeSpec(NodeKeys):
         if not self.routes:
             raise refuse("FE214", "there is nothing to choose from: give at least one choice", at="routes")
         if (self.expires is None) != (self.on_expire is None):
-            given, lacks = ("expires", "on_expire") if self.on_expire is None else ("on_expire", "expires")
-            raise refuse("FE202", f"'{given}' goes with '{lacks}', which is missing", at=given)
+            present, lacks = ("expires", "on_expire") if self.on_expire is None else ("on_expire", "expires")
+            raise refuse("FE202", f"'{present}' goes with '{lacks}', which is missing", at=present)
         if self.on_expire is not None and self.on_expire not in self.routes:
-            known = ", ".join(self.routes)
-            raise refuse("FE224", f"there is no choice '{self.on_expire}' (there are {known})", at="on_expire")
+            names = ", ".join(self.routes)
+            raise refuse("FE224", f"there is no choice '{self.on_expire}' (there are {names})", at="on_expire")
         if self.form_for and self.form is None:
             raise refuse("FE202", "'form_for' goes with 'form', which is missing", at="form_for")
         for choice in self.form_for:
@@ -76,17 +76,17 @@ class ApprovalNodeSpec(NodeKeys):
         return object_shape(("choice", "comment", "by", "form"), choice=TEXT, comment=TEXT, by=TEXT, form=form)
 
 
-def _notify(said: Sequence[str | ChannelKeys]) -> Value:
+def _notify(entries: Sequence[str | ChannelKeys]) -> Value:
     """The channels of a question, with the addresses that a run has for them."""
-    made = [_channel(each) for each in said]
-    return lambda context: [each(context) for each in made]
+    channels = [_channel(each) for each in entries]
+    return lambda context: [each(context) for each in channels]
 
 
-def _channel(said: str | ChannelKeys) -> Value:
-    if isinstance(said, str):
-        return lambda context: said
-    fixed, to = said.model_dump(by_alias=True, exclude_unset=True), values(said.to)
-    return lambda context: {**fixed, "to": _addresses(to(context))} if said.to else fixed
+def _channel(entry: str | ChannelKeys) -> Value:
+    if isinstance(entry, str):
+        return lambda context: entry
+    fixed, to = entry.model_dump(by_alias=True, exclude_unset=True), values(entry.to)
+    return lambda context: {**fixed, "to": _addresses(to(context))} if entry.to else fixed
 
 
 def _addresses(rendered: Any) -> list[str]:

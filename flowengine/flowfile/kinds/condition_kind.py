@@ -29,8 +29,8 @@ class CaseSpec(Keys):
     """The case's name in pictures and traces; left out: the target's id."""
 
     @property
-    def taken(self) -> str:
-        """The label taken."""
+    def route_label(self) -> str:
+        """The label of the route."""
         return self.label or self.then or ""
 
     @model_validator(mode="after")
@@ -74,8 +74,8 @@ class ConditionNodeSpec(WorkKeys):
 
     @model_validator(mode="after")
     def _one_form(self) -> ConditionNodeSpec:
-        said = (("if", self.if_), ("cases", self.cases), ("switch", self.switch), ("call", self.call))
-        forms = [key for key, value in said if value is not None]
+        values = (("if", self.if_), ("cases", self.cases), ("switch", self.switch), ("call", self.call))
+        forms = [key for key, value in values if value is not None]
         if not forms:
             raise refuse("FE202", "a condition needs 'if', 'cases', 'switch' or 'call'")
         if len(forms) > 1:
@@ -84,8 +84,8 @@ class ConditionNodeSpec(WorkKeys):
         return self
 
     def _keys_of_the_form(self, form: str) -> None:
-        given = {key for key in ("then", "else", "routes") if key.replace("else", "else_") in self.model_fields_set}
-        for key in sorted(given - _KEYS_OF_FORM[form]):
+        keys = {key for key in ("then", "else", "routes") if key.replace("else", "else_") in self.model_fields_set}
+        for key in sorted(keys - _KEYS_OF_FORM[form]):
             raise refuse("FE209", f"'{key}' does not go with '{form}'", at=key)
         if form in ("call", "switch") and not self.routes:
             raise refuse("FE214", f"'{form}' needs 'routes': which answer leads where", at=form)
@@ -97,11 +97,11 @@ class ConditionNodeSpec(WorkKeys):
         if self.form == "if":
             return [OwnRoute("then", self.then, ("then",)), otherwise]
         if self.form in ("call", "switch"):
-            found = routes_to(self.routes or {})
+            routes = routes_to(self.routes or {})
         else:
             cases = enumerate(self.cases or ())
-            found = [OwnRoute(case.taken, case.then, ("cases", number, "then")) for number, case in cases]
-        return [*found, otherwise] if self.has_else else found
+            routes = [OwnRoute(case.route_label, case.then, ("cases", number, "then")) for number, case in cases]
+        return [*routes, otherwise] if self.has_else else routes
 
     def output_shape(self) -> Shape:
         return TEXT
@@ -119,7 +119,7 @@ def make(node: ConditionNodeSpec, settings: dict[str, Any], compiler: NodeCompil
     from flowengine.nodes.condition import CasesNode, ConditionNode, SwitchNode
 
     if node.cases is not None:
-        cases = [(boolean(each.if_), each.taken, each.then) for each in node.cases]
+        cases = [(boolean(each.if_), each.route_label, each.then) for each in node.cases]
         return CasesNode(cases, node.else_, has_otherwise=node.has_else, **settings)
     targets = {label: route.to for label, route in (node.routes or {}).items()}
     if node.switch is not None:

@@ -49,9 +49,9 @@ class EvaluationNodeSpec(WorkKeys, ModelSettings):
                     "FE201", f"an evaluation's routes are 'pass' and 'fail', found '{label}'", at=("routes", label)
                 )
         if self.call is not None:
-            given = [key for key in _OF_A_MODEL if getattr(self, key)]
-            if given:
-                raise refuse("FE209", f"'call' scores in code, so nothing would read '{given[0]}'", at=given[0])
+            keys = [key for key in _OF_A_MODEL if getattr(self, key)]
+            if keys:
+                raise refuse("FE209", f"'call' scores in code, so nothing would read '{keys[0]}'", at=keys[0])
         return self
 
     def own_routes(self) -> list[OwnRoute]:
@@ -70,7 +70,7 @@ def make(node: EvaluationNodeSpec, settings: dict[str, Any], compiler: NodeCompi
     from flowengine.nodes.evaluation_node import EvaluationNode
 
     routes = node.routes or {}
-    given: dict[str, Any] = {
+    common_settings: dict[str, Any] = {
         "passes": routes["pass"].to if "pass" in routes else None,
         "fails": routes["fail"].to if "fail" in routes else None,
         "target": None if node.target is None else template(node.target),
@@ -78,8 +78,10 @@ def make(node: EvaluationNodeSpec, settings: dict[str, Any], compiler: NodeCompi
     }
     if node.call is not None:
         scorer = compiler.import_callable(node.call)
-        return EvaluationNode(scorer=scorer, threshold=0.7 if node.threshold is None else node.threshold, **given)
-    return EvaluationNode(compiler.judge(node), attach=values(node.attach) if node.attach else None, **given)
+        return EvaluationNode(
+            scorer=scorer, threshold=0.7 if node.threshold is None else node.threshold, **common_settings
+        )
+    return EvaluationNode(compiler.judge(node), attach=values(node.attach) if node.attach else None, **common_settings)
 
 
 KIND: Final = NodeKind(EvaluationNodeSpec, make, TRAITS["evaluation"])

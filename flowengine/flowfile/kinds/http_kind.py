@@ -103,12 +103,12 @@ class HttpNodeSpec(WorkKeys):
 
     @model_validator(mode="after")
     def _can_be_sent(self) -> HttpNodeSpec:
-        given = [key for name, key in _BODIES.items() if name in self.model_fields_set]
-        if len(given) > 1:
-            raise refuse("FE209", f"'{given[0]}' is the body already; remove '{given[1]}'", at=given[1])
-        if given and self.method in ("GET", "HEAD"):
-            text = f"a request with '{given[0]}' is no {self.method}: give another 'method'"
-            raise refuse("FE209", text, at=given[0])
+        bodies = [key for name, key in _BODIES.items() if name in self.model_fields_set]
+        if len(bodies) > 1:
+            raise refuse("FE209", f"'{bodies[0]}' is the body already; remove '{bodies[1]}'", at=bodies[1])
+        if bodies and self.method in ("GET", "HEAD"):
+            text = f"a request with '{bodies[0]}' is no {self.method}: give another 'method'"
+            raise refuse("FE209", text, at=bodies[0])
         if "follow" in self.model_fields_set and self.method not in ("GET", "HEAD"):
             raise refuse("FE209", f"redirects of {self.method} are not followed; remove 'follow'", at="follow")
         both = {name.lower() for name in self.headers} & {name.lower() for name in self.headers_env}
@@ -124,14 +124,14 @@ def make(node: HttpNodeSpec, settings: dict[str, Any], compiler: NodeCompiler) -
     from flowengine.nodes.http_call import HttpNode
     from flowengine.nodes.http_request import Expected
 
-    given: dict[str, Any] = {"url": address(node.url)}
+    request: dict[str, Any] = {"url": address(node.url)}
     for name, key in (("query", "query"), ("headers", "headers"), *_BODIES.items()):
         if name in node.model_fields_set:
-            said = getattr(node, name)
-            given[key] = template(said) if name == "body" else values(said)
+            value = getattr(node, name)
+            request[key] = template(value) if name == "body" else values(value)
     return HttpNode(
         compiler.http_sender(),
-        given,
+        request,
         method=node.method,
         headers_env=node.headers_env,
         expected=Expected(node.expect.status, node.expect.schema_),

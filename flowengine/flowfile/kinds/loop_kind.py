@@ -66,11 +66,11 @@ def make(node: LoopNodeSpec, settings: dict[str, Any], compiler: NodeCompiler) -
 def _or_none(value: Callable[[Context], Any]) -> Callable[[Context], Any]:
     """Turns undefined into None."""
 
-    def found(context: Context) -> Any:
+    def value_or_none(context: Context) -> Any:
         mark = value(context)
         return None if isinstance(mark, Missing) else mark
 
-    return found
+    return value_or_none
 
 
 KIND: Final = NodeKind(LoopNodeSpec, make, TRAITS["loop"])

@@ -37,11 +37,11 @@ def make(node: SubflowNodeSpec, settings: dict[str, Any], compiler: NodeCompiler
     from flowengine.nodes.subflow import SubflowNode
 
     plan = compiler.subflow(node.flow)
-    given = {name: values(each) for name, each in node.with_.items()}
+    arguments = {name: values(each) for name, each in node.with_.items()}
     says = node.limits is not None and "on_limit" in node.limits.model_fields_set
     limited: dict[str, Any] = {**settings, "limits": _tighter(settings["limits"], plan.limits, says=says)}
     fixed = {name for name, each in node.with_.items() if isinstance(each, str) and is_static(each)}
-    return SubflowNode(plan, arguments=given, fixed=fixed, **limited)
+    return SubflowNode(plan, arguments=arguments, fixed=fixed, **limited)
 
 
 def _tighter(own: NodeLimits | None, of_file: RunLimits, *, says: bool) -> NodeLimits | None:

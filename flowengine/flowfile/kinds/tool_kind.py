@@ -39,8 +39,8 @@ class ToolNodeSpec(WorkKeys):
     def _may_be_repeated(self) -> ToolNodeSpec:
         for key in () if self.effect is not None or is_code(self.tool) else ("retry", "cache"):
             if getattr(self, key):
-                told = f"'{key}' goes with `effect: none` or `effect: idempotent`: say which one it is"
-                raise refuse("FE209", f"{told}, for what a server's tool does is not known before a run", at=key)
+                message = f"'{key}' goes with `effect: none` or `effect: idempotent`: say which one it is"
+                raise refuse("FE209", f"{message}, for what a server's tool does is not known before a run", at=key)
         return self
 
 
@@ -49,14 +49,16 @@ def make(node: ToolNodeSpec, settings: dict[str, Any], compiler: NodeCompiler) -
     from flowengine.nodes.tool_call import ToolNode
 
     arguments = {key: values(each) for key, each in node.with_.items()}
-    known = {key: each for key, each in node.with_.items() if _is_known(each)}
+    constants = {key: each for key, each in node.with_.items() if _is_known(each)}
     approves = compiler.approve_external
-    made = ToolNode(compiler.tool(node.tool), arguments=arguments, known=known, approve_external=approves, **settings)
-    if isinstance(made.tool, Tool):
-        for each in made.find_problems(made.tool.parameters):
+    tool_node = ToolNode(
+        compiler.tool(node.tool), arguments=arguments, known=constants, approve_external=approves, **settings
+    )
+    if isinstance(tool_node.tool, Tool):
+        for each in tool_node.find_problems(tool_node.tool.parameters):
             place = ("with", each.name) if each.is_given and each.name else ("tool",)
             raise MisplacedKeyError(f"wrong arguments for the tool: {each.text}", place)
-    return made
+    return tool_node
 
 
 def _is_known(value: Any) -> bool:

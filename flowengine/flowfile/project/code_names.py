@@ -47,18 +47,18 @@ def code_name(target: str) -> CodeName | None:
     >>> [code_name(each) for each in ("tools", "tools:find.__globals__", "../tools:find", "tools..x:find")]
     [None, None, None, None]
     """
-    found = _TARGET.fullmatch(target)
-    return None if found is None else CodeName(found[1], found[2])
+    match = _TARGET.fullmatch(target)
+    return None if match is None else CodeName(match[1], match[2])
 
 
-def home_of(found: object) -> str | None:
+def home_of(value: object) -> str | None:
     """The module in which a function or a class was defined; None where that is not to be told."""
-    home: Any = getattr(found, "__module__", None) if issubclass(type(found), _TELLING) else None
+    home: Any = getattr(value, "__module__", None) if issubclass(type(value), _TELLING) else None
     return unprefixed_name(home) if isinstance(home, str) else None
 
 
 _TELLING: Final = (type, FunctionType, BuiltinFunctionType, MethodType, type(lru_cache(lambda: None)))
-"""Of everything else `__module__` is its class's, which says nothing of who made it."""
+"""Types whose `__module__` tells who made a value; for all others it is that of the value's class."""
 
 
 # --- Which names a module's file binds and where they come from, read from its syntax tree; nothing of it is run
@@ -92,24 +92,24 @@ class Parameters(NamedTuple):
 
     required: tuple[str, ...]
     """The parameters without a default, in their order."""
-    known: tuple[str, ...]
+    names: tuple[str, ...]
     takes_any: bool
     """Whether it also takes names that it does not list (`**named`)."""
     by_name_only: bool
     """Whether a required one can only be given by its name."""
     nameless: tuple[str, ...]
-    """As they are written, those that no name gives: `a, /`, `*rest`, `**named`."""
+    """The parameters that no name gives, as they are written: `a, /`, `*rest`, `**named`."""
     context: str | None
     """The first that is a `Context` of a run, by its annotation."""
 
 
 class ToolMark(NamedTuple):
-    """What is known about a function as a tool."""
+    """The facts about a function as a tool."""
 
     name: str | None
-    """What models call it; None where that cannot be seen, as with what follows."""
+    """The tool's name for models; None where that cannot be seen, as with what follows."""
     effect: str | None
-    """What its `@tool` mark says; `none` without one."""
+    """The effect that its `@tool` mark declares; `none` without one."""
     is_asked: bool | None
     """Whether a person is asked before each call: `@tool(approve=True)`; None where it does not say."""
     returns: ast.expr | None
@@ -117,14 +117,14 @@ class ToolMark(NamedTuple):
 
 
 class CodeDefinition(NamedTuple):
-    """What a name of a module stands for."""
+    """The object that a name of a module stands for."""
 
     kind: str
     """`a function`, `a class` (one without bases), or the type of a constant."""
     parameters: Parameters | None = None
-    """Of a function."""
+    """The parameters of a function."""
     mark: ToolMark | None = None
-    """What is known of a function as a tool."""
+    """The facts about a function as a tool."""
 
     @property
     def is_callable(self) -> bool:
@@ -136,8 +136,8 @@ _CLASS: Final = "a class"
 
 
 def definition_of(file: Path, name: str) -> CodeDefinition | None:
-    """What a module's name stands for in every run; None where that cannot be seen: it is bound several times, its
-    value is worked out, a decorator may change it, or a class may inherit something.
+    """The object that a module's name stands for in every run; None where that cannot be seen: it is bound several
+    times, its value is worked out, a decorator may change it, or a class may inherit something.
     """
     try:
         return _definition(file, file.stat().st_mtime_ns, name)
@@ -156,14 +156,14 @@ def _definition(file: Path, changed: int, name: str) -> CodeDefinition | None:
         return None
     for each in tree.body:
         match each:
-            case ast.FunctionDef(name=found) | ast.AsyncFunctionDef(name=found) if found == name:
+            case ast.FunctionDef(name=bound_name) | ast.AsyncFunctionDef(name=bound_name) if bound_name == name:
                 return _read_function(each, dict(sources))
-            case ast.ClassDef(name=found, bases=[], keywords=[], decorator_list=[]) if found == name:
+            case ast.ClassDef(name=bound_name, bases=[], keywords=[], decorator_list=[]) if bound_name == name:
                 return CodeDefinition(_CLASS)
             case (
-                ast.Assign(targets=[ast.Name(id=found)], value=value)
-                | ast.AnnAssign(target=ast.Name(id=found), value=ast.expr() as value)
-            ) if found == name:
+                ast.Assign(targets=[ast.Name(id=bound_name)], value=value)
+                | ast.AnnAssign(target=ast.Name(id=bound_name), value=ast.expr() as value)
+            ) if bound_name == name:
                 return _read_constant(value, name, tree)
             case _:
                 pass
@@ -191,19 +191,19 @@ def _read_function(
     marks = [each.func if isinstance(each, ast.Call) else each for each in defined.decorator_list]
     if not all(isinstance(each, ast.Name) and _is_mark(each.id, sources.get(each.id)) for each in marks):
         return None
-    given = defined.args
-    first = [each.arg for each in given.posonlyargs]
-    plain = [*first, *(each.arg for each in given.args)]
-    by_name = {each.arg: default for each, default in zip(given.kwonlyargs, given.kw_defaults, strict=True)}
+    signature = defined.args
+    first = [each.arg for each in signature.posonlyargs]
+    plain = [*first, *(each.arg for each in signature.args)]
+    by_name = {each.arg: default for each, default in zip(signature.kwonlyargs, signature.kw_defaults, strict=True)}
     needed = [each for each, default in by_name.items() if default is None]
-    arguments = [*given.posonlyargs, *given.args, *given.kwonlyargs]
+    arguments = [*signature.posonlyargs, *signature.args, *signature.kwonlyargs]
     nameless = [f"{', '.join(first)}, /"] if first else []
-    nameless += [f"*{given.vararg.arg}"] if given.vararg is not None else []
-    nameless += [f"**{given.kwarg.arg}"] if given.kwarg is not None else []
+    nameless += [f"*{signature.vararg.arg}"] if signature.vararg is not None else []
+    nameless += [f"**{signature.kwarg.arg}"] if signature.kwarg is not None else []
     parameters = Parameters(
-        required=(*plain[: len(plain) - len(given.defaults)], *needed),
-        known=(*plain, *by_name),
-        takes_any=given.kwarg is not None,
+        required=(*plain[: len(plain) - len(signature.defaults)], *needed),
+        names=(*plain, *by_name),
+        takes_any=signature.kwarg is not None,
         by_name_only=bool(needed),
         nameless=tuple(nameless),
         context=next((each.arg for each in arguments if _is_context(each.annotation, sources)), None),
@@ -213,22 +213,22 @@ def _read_function(
 
 def _read_mark(defined: ast.FunctionDef | ast.AsyncFunctionDef) -> ToolMark:
     marks = [mark for mark in defined.decorator_list if isinstance(mark, ast.Call)]
-    given = {word.arg: word.value for mark in marks for word in mark.keywords}
-    asked = given.get("approve", ast.Constant(None))
-    is_asked = asked.value is True if isinstance(asked, ast.Constant) and asked.value is not None else None
-    if not isinstance(asked, ast.Constant):
+    keywords = {word.arg: word.value for mark in marks for word in mark.keywords}
+    approval = keywords.get("approve", ast.Constant(None))
+    is_asked = approval.value is True if isinstance(approval, ast.Constant) and approval.value is not None else None
+    if not isinstance(approval, ast.Constant):
         is_asked = False
-    if None in given:  # `**options`
+    if None in keywords:  # `**options`
         return ToolMark(None, None, is_asked, defined.returns)
-    name, effect = _text(given.get("name"), defined.name), _text(given.get("effect"), "none")
+    name, effect = _text(keywords.get("name"), defined.name), _text(keywords.get("effect"), "none")
     return ToolMark(name, effect, is_asked, defined.returns)
 
 
-def _text(given: ast.expr | None, otherwise: str) -> str | None:
+def _text(expression: ast.expr | None, otherwise: str) -> str | None:
     """The text that is given; None for what is no literal."""
-    if given is None:
+    if expression is None:
         return otherwise
-    return given.value if isinstance(given, ast.Constant) and isinstance(given.value, str) else None
+    return expression.value if isinstance(expression, ast.Constant) and isinstance(expression.value, str) else None
 
 
 def _is_mark(name: str, source: str | None) -> bool:
@@ -260,9 +260,9 @@ def _types_in(annotation: ast.expr | None) -> Iterator[ast.Name | ast.Attribute]
                 yield from _types_in(ast.parse(text.strip(), mode="eval").body)
             except (SyntaxError, ValueError, RecursionError, MemoryError):
                 return
-        case ast.BinOp(left=left, right=right):
-            yield from _types_in(left)
-            yield from _types_in(right)
+        case ast.BinOp(left=one_side, right=other_side):
+            yield from _types_in(one_side)
+            yield from _types_in(other_side)
         case ast.Subscript(value=ast.Name(id="Literal") | ast.Attribute(attr="Literal")):
             return
         case ast.Subscript(value=ast.Name(id="Annotated") | ast.Attribute(attr="Annotated"), slice=ast.Tuple(elts=of)):
@@ -355,5 +355,5 @@ def _declared_names(body: list[ast.stmt]) -> Iterator[str]:
         if isinstance(statement, ast.Assign | ast.AnnAssign | ast.AugAssign):
             targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
             if any(isinstance(each, ast.Name) and each.id == "__all__" for each in targets):
-                found = ast.walk(statement.value) if statement.value is not None else ()
-                yield from (str(each.value) for each in found if isinstance(each, ast.Constant))
+                expressions = ast.walk(statement.value) if statement.value is not None else ()
+                yield from (str(each.value) for each in expressions if isinstance(each, ast.Constant))

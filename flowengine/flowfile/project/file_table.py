@@ -23,7 +23,7 @@ _KEYS: Final = ("max_file", "max_run", "media_types", "allow_urls")
 
 def read_file_rules(table: Mapping[str, Any], tell: TellProblem) -> FileRules:
     """The rules; what is wrong is told, and has its default."""
-    found: dict[str, Any] = {}
+    rules: dict[str, Any] = {}
     for key, value in table.items():
         at = ("files", key)
         if key not in _KEYS:
@@ -34,20 +34,20 @@ def read_file_rules(table: Mapping[str, Any], tell: TellProblem) -> FileRules:
             if size is None or (key == "max_file" and size > _MOST):
                 tell(f"'{key}' of `files` is a size like \"20MB\", and at most 256MiB for one file", "", at)
             else:
-                found[key] = size
+                rules[key] = size
         elif not isinstance(value, list) or not all(isinstance(each, str) for each in cast("list[Any]", value)):
             tell(f"'{key}' of `files` is a list of strings", "", at)
         else:
-            found[key] = tuple(cast("list[str]", value))
-    for each in found.get("media_types", ()):
+            rules[key] = tuple(cast("list[str]", value))
+    for each in rules.get("media_types", ()):
         if not is_media_pattern(each):
-            told = f"'{each}' in 'media_types' of `files` is no media type like image/png, image/* or */*"
-            tell(told, "", ("files", "media_types"))
-    for each in found.get("allow_urls", ()):
+            message = f"'{each}' in 'media_types' of `files` is no media type like image/png, image/* or */*"
+            tell(message, "", ("files", "media_types"))
+    for each in rules.get("allow_urls", ()):
         if read_rule(each) is None:
-            told = f"'{each:.100}' in 'allow_urls' of `files` is no beginning of an address like https://host/path/"
-            tell(told, "", ("files", "allow_urls"))
-    return FileRules(**found)
+            message = f"'{each:.100}' in 'allow_urls' of `files` is no beginning of an address like https://host/path/"
+            tell(message, "", ("files", "allow_urls"))
+    return FileRules(**rules)
 
 
 def _bytes_of(value: Any) -> int | None:

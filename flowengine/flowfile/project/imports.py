@@ -44,17 +44,17 @@ def rewrite_imports(tree: ast.Module, root: str, package: str, is_own: Callable[
     from R.pack import near
     from . import x
     """
-    found: set[str] = set()
+    imports: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             node.names = [new for alias in node.names for new in _rename_alias(alias, root, is_own)]
-            named = [alias.name for alias in node.names if alias.name.startswith(f"{root}.")]
+            modules = [alias.name for alias in node.names if alias.name.startswith(f"{root}.")]
         elif isinstance(node, ast.ImportFrom):
-            named = _source(node, root, package, is_own)
+            modules = _source(node, root, package, is_own)
         else:
             continue
-        found.update(each for name in named for each in _with_packages(name))
-    return frozenset(found)
+        imports.update(each for name in modules for each in _with_packages(name))
+    return frozenset(imports)
 
 
 def _rename_alias(alias: ast.alias, root: str, is_own: Callable[[str], bool]) -> Iterator[ast.alias]:
@@ -94,12 +94,12 @@ def _with_packages(name: str) -> Iterator[str]:
 _LOCK: Final = threading.RLock()
 _FOLDERS: Final[dict[str, tuple[str, ...]]] = {}
 """A project's package → the folders in which its modules lie."""
-_LOADED: Final[dict[str, _Loaded]] = {}
+_LOADED: Final[dict[str, _LoadedModule]] = {}
 """Full name → what a module was loaded from."""
 _ENGINE: Final = __name__.partition(".")[0]
 
 
-class _Loaded(NamedTuple):
+class _LoadedModule(NamedTuple):
     file: Path
     version: tuple[int, ...] | None
     imports: frozenset[str]
@@ -123,7 +123,7 @@ def load_module(name: str, folders: Sequence[Path]) -> ModuleType:
             {
                 each
                 for each in _find_reachable(own)
-                if (known := _LOADED.get(each)) and _version(known.file) != known.version
+                if (entry := _LOADED.get(each)) and _version(entry.file) != entry.version
             }
         )
         return importlib.import_module(own)
@@ -134,15 +134,15 @@ def imported_files(module: str) -> tuple[Path, ...]:
 
     `module` is the name that Python knows it by, as in `function.__module__`; nothing for one of no project.
     """
-    found: dict[str, Path] = {}
+    files: dict[str, Path] = {}
     names = {module}
     while names:
         name = names.pop()
-        known = _LOADED.get(name) or _read(name)
-        if known is not None:
-            found[name] = known.file
-            names |= known.imports - found.keys()
-    return tuple(sorted(found.values()))
+        entry = _LOADED.get(name) or _read(name)
+        if entry is not None:
+            files[name] = entry.file
+            names |= entry.imports - files.keys()
+    return tuple(sorted(files.values()))
 
 
 def _add_root(root: str, places: tuple[str, ...]) -> None:
@@ -159,22 +159,22 @@ def _add_root(root: str, places: tuple[str, ...]) -> None:
 
 def _version(file: Path) -> tuple[int, ...] | None:
     try:
-        found = file.stat()
+        status = file.stat()
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 def _find_reachable(own: str) -> set[str]:
     """The loaded modules that a module consists of, itself among them."""
-    found: set[str] = set()
+    reachable: set[str] = set()
     names = {own}
     while names:
         name = names.pop()
         if name in _LOADED:
-            found.add(name)
-            names |= _LOADED[name].imports - found
-    return found
+            reachable.add(name)
+            names |= _LOADED[name].imports - reachable
+    return reachable
 
 
 def _forget(names: Iterable[str]) -> None:
@@ -200,7 +200,7 @@ class _Finder(MetaPathFinder):
         spec = _find(fullname, path)
         if spec is None:
             raise ModuleNotFoundError(f"No module named '{unprefixed_name(fullname)}'", name=fullname)
-        return ModuleSpec(fullname, _Shared()) if _is_shared(fullname, spec) else spec
+        return ModuleSpec(fullname, _SharedLoader()) if _is_shared(fullname, spec) else spec
 
 
 class _Source(PythonSourceLoader):
@@ -213,7 +213,7 @@ class _Source(PythonSourceLoader):
         own, file = module.__name__, Path(self.path)
         version = _version(file)  # Before it is read, so that a change in between is seen the next time.
         code, imports = self._compile_module(own)
-        _LOADED[own] = _Loaded(file, version, imports, is_ready=False)
+        _LOADED[own] = _LoadedModule(file, version, imports, is_ready=False)
         try:
             exec(code, module.__dict__)
         except BaseException:
@@ -227,7 +227,7 @@ class _Source(PythonSourceLoader):
         return compile(tree, self.path, "exec", dont_inherit=True), imports
 
 
-class _Shared(Loader):
+class _SharedLoader(Loader):
     """A module that the program around has imported from the same file."""
 
     def exec_module(self, module: ModuleType) -> None:
@@ -289,7 +289,7 @@ def _packages(own: str) -> Iterator[str]:
     return (".".join(parts[:depth]) for depth in range(2, len(parts)))
 
 
-def _read(own: str) -> _Loaded | None:
+def _read(own: str) -> _LoadedModule | None:
     """Parses a module that is not imported; None if the project has no file for it."""
     root, *parts = own.split(".")
     places: Iterable[str] = _FOLDERS.get(root, ())
@@ -307,4 +307,4 @@ def _read(own: str) -> _Loaded | None:
         imports = _parse_module(own, file, is_package=spec.submodule_search_locations is not None)[1]
     except (OSError, ValueError, SyntaxError):
         imports = frozenset[str]()
-    return _Loaded(file, None, imports, is_ready=False)
+    return _LoadedModule(file, None, imports, is_ready=False)

@@ -22,7 +22,7 @@ _LONGEST: Final = 1_000
 
 @dataclass(frozen=True)
 class MaskingRules:
-    """What is masked beside mail addresses, phone and card numbers, IP addresses and keys."""
+    """Rules for masking beside mail addresses, phone and card numbers, IP addresses and keys."""
 
     recognizers: Sequence[str] = ()
     """Names of recognizers: `presidio`, and those of entry points of `flowengine.masking`."""

@@ -41,18 +41,18 @@ def read_models(
     table: Mapping[str, Any], tell: TellProblem, place_of: Callable[[TomlPath], str]
 ) -> dict[str, ModelDefinition]:
     """Name → what is said of it, for those without an error."""
-    found: dict[str, ModelDefinition] = {}
-    for name, given in table.items():
+    models: dict[str, ModelDefinition] = {}
+    for name, entry in table.items():
         path = ("models", name)
         if (problem := _problem_of_name(name)) is not None:
             tell(*problem, path)
-        elif not is_map(given):
+        elif not is_map(entry):
             tell(f"'{name}' in `models` is a table with the key 'model'", "", path)
         else:
-            read = _Reader(name, given, tell, frozenset(table)).read(place_of(path))
+            read = _Reader(name, entry, tell, frozenset(table)).read(place_of(path))
             if read is not None:
-                found[name] = read
-    return found
+                models[name] = read
+    return models
 
 
 _VENDOR_NAMES: Final = frozenset({*VENDORS, *OTHERS, *ALIASES})
@@ -103,7 +103,7 @@ _CAPABILITIES: Final[Mapping[str, Callable[[Any], str | None]]] = {
     "tools": _is_flag,
     "streams": _is_flag,
 }
-"""What it can do."""
+"""The keys for a model's capabilities, and the test of each value."""
 _WORDS: Final[Mapping[str, tuple[str, ...]]] = {
     "structured_output": STRUCTURED_OUTPUTS,
     "adapter": ADAPTERS,
@@ -141,9 +141,9 @@ _MEANT: Final = {
 class _Reader:
     """Reads one name's table."""
 
-    def __init__(self, name: str, given: Mapping[str, Any], tell: TellProblem, names: frozenset[str]) -> None:
+    def __init__(self, name: str, table: Mapping[str, Any], tell: TellProblem, names: frozenset[str]) -> None:
         self._name = name
-        self._given = given
+        self._table = table
         self._tell = tell
         self._names = names
         self._is_sound = True
@@ -152,15 +152,15 @@ class _Reader:
         """Reads the table; None if it has errors."""
         self._check_keys()
         self._check_model()
-        if (problem := find_doubled_key(self._given, f"model '{self._name}'")) is not None:
+        if (problem := find_doubled_key(self._table, f"model '{self._name}'")) is not None:
             self._say(problem, "", "key_command")
         options = self._options()
-        prices = read_prices({self._name: self._given["price"]}, self._say_of_price) if "price" in self._given else {}
+        prices = read_prices({self._name: self._table["price"]}, self._say_of_price) if "price" in self._table else {}
         if not self._is_sound:
             return None
-        command = self._given.get("key_command")
+        command = self._table.get("key_command")
         apart = ("options", "price", "key_command", *_CAPABILITIES)
-        said = {key: value for key, value in self._given.items() if key not in apart}
+        settings = {key: value for key, value in self._table.items() if key not in apart}
         return ModelDefinition(
             self._name,
             key_command=None if command is None else split_command(command),
@@ -168,7 +168,7 @@ class _Reader:
             capabilities=self._capabilities(),
             price=prices.get(self._name),
             place=place,
-            **said,
+            **settings,
         )
 
     def _say(self, message: str, hint: str = "", *keys: str) -> None:
@@ -179,22 +179,24 @@ class _Reader:
         self._say(message, hint, "price", *path[2:])
 
     def _check_keys(self) -> None:
-        for key, value in self._given.items():
+        for key, value in self._table.items():
             check = MODEL_KEYS.get(key)
             if check is None:
-                meant = f"; did you mean '{_MEANT[key]}'?" if key in _MEANT else did_you_mean(key, MODEL_KEYS)
+                proposal = f"; did you mean '{_MEANT[key]}'?" if key in _MEANT else did_you_mean(key, MODEL_KEYS)
                 self._say(
-                    f"unknown key '{key}' of model '{self._name}'", meant or f"; it takes {', '.join(MODEL_KEYS)}", key
+                    f"unknown key '{key}' of model '{self._name}'",
+                    proposal or f"; it takes {', '.join(MODEL_KEYS)}",
+                    key,
                 )
             elif (expected := check(value)) is not None:
-                shown = "" if key in _SECRET else f", not {describe_value(value)}"
+                actual = "" if key in _SECRET else f", not {describe_value(value)}"
                 hint = did_you_mean(value, _WORDS[key]) if key in _WORDS and isinstance(value, str) else ""
-                self._say(f"'{key}' of model '{self._name}' is {expected}{shown}", hint, key)
-        if "model" not in self._given:
+                self._say(f"'{key}' of model '{self._name}' is {expected}{actual}", hint, key)
+        if "model" not in self._table:
             self._say(f"model '{self._name}' lacks the key 'model', as in model = 'openai/gpt-4o-mini'")
 
     def _check_model(self) -> None:
-        model = self._given.get("model")
+        model = self._table.get("model")
         if not isinstance(model, str) or not model:
             return
         if model in self._names:
@@ -208,13 +210,13 @@ class _Reader:
             self._say(f"'model' of model '{self._name}': {error}", "", "model")
             return
         provider = self._vendors_model()[0]
-        if self._given.get("adapter") == "native" and provider and not is_native(provider):
-            told = f"'adapter' of model '{self._name}' cannot be native: {provider} is reached through litellm"
-            self._say(told, "", "adapter")
+        if self._table.get("adapter") == "native" and provider and not is_native(provider):
+            message = f"'adapter' of model '{self._name}' cannot be native: {provider} is reached through litellm"
+            self._say(message, "", "adapter")
 
     def _vendors_model(self) -> tuple[str, str]:
         """Provider and name, where the name itself says whose it is; others depend on the environment."""
-        model = self._given["model"]
+        model = self._table["model"]
         if "/" not in model and not is_known_name(model):
             return "", ""  # To be asked for it would take as long as to propose another one.
         try:
@@ -223,26 +225,26 @@ class _Reader:
             return "", ""
 
     def _options(self) -> dict[str, Any]:
-        given = self._given.get("options")
-        if not is_map(given):
+        table = self._table.get("options")
+        if not is_map(table):
             return {}
-        for option in given:
+        for option in table:
             if option not in _OPTION_NAMES:
-                told = f"unknown option '{option}' of model '{self._name}'"
+                message = f"unknown option '{option}' of model '{self._name}'"
                 hint = "; the node or the agent says it" if option in ("temperature", "max_tokens") else ""
-                self._say(told, hint or did_you_mean(option, _OPTION_NAMES), "options", option)
-        for problem in find_option_problems(given):
+                self._say(message, hint or did_you_mean(option, _OPTION_NAMES), "options", option)
+        for problem in find_option_problems(table):
             at = () if problem.option in _OPTION_NAMES else ("model_options",)
             self._say(f"model '{self._name}': {problem.message}", problem.hint, "options", *at, problem.option)
         if not self._is_sound:
             return {}
-        options = normalize_options(given)
+        options = normalize_options(table)
         self._check_taken(options)
         return options
 
     def _capabilities(self) -> dict[str, Any]:
-        given = {key: self._given[key] for key in _CAPABILITIES if self._given.get(key) is not None}
-        return given | {"efforts": tuple(given["efforts"])} if "efforts" in given else given
+        capabilities = {key: self._table[key] for key in _CAPABILITIES if self._table.get(key) is not None}
+        return capabilities | {"efforts": tuple(capabilities["efforts"])} if "efforts" in capabilities else capabilities
 
     def _check_taken(self, options: Mapping[str, Any]) -> None:
         provider, name = self._vendors_model()

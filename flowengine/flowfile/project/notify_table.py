@@ -47,11 +47,11 @@ def read_notify(table: Mapping[str, Any], allow_http: Sequence[str], tell: TellP
     if not _is_texts(table.get("send", [])):
         tell("'send' of `notify` is a list of names of channels", "", ("notify", "send"))
     send: list[str] = table.get("send", []) if _is_texts(table.get("send")) else []
-    given = table.get("channels")
-    named = list(given) if is_map(given) else []
+    channel_table = table.get("channels")
+    names = list(channel_table) if is_map(channel_table) else []
     for each in send:
-        if each not in named:
-            tell(f"`notify` has no channel '{each:.80}'", did_you_mean(each, named), ("notify", "send"))
+        if each not in names:
+            tell(f"`notify` has no channel '{each:.80}'", did_you_mean(each, names), ("notify", "send"))
     if mail is None and any(each.type == "mail" for each in channels.values()):
         tell("`notify` has a channel of mails, and no server for them", "; add [notify.mail]", ("notify", "channels"))
     return NotifySettings(url, tuple(each for each in send if each in channels), channels, server) if url else None
@@ -66,17 +66,17 @@ def _is_texts(value: Any) -> bool:
 
 
 def _read_channels(table: Any, allow_http: Sequence[str], tell: TellProblem) -> dict[str, NotifyChannel]:
-    found: dict[str, NotifyChannel] = {}
+    channels: dict[str, NotifyChannel] = {}
     if not is_map(table):
         tell("'channels' of `notify` is a table: name → channel", "", ("notify", "channels"))
-        return found
-    for name, given in table.items():
+        return channels
+    for name, entry in table.items():
         path = ("notify", "channels", name)
         if not _NAME.fullmatch(name):
             tell(f"'{name:.80}' is no name of a channel", "; a letter, then letters, digits, '-' and '_'", path)
             continue
         try:
-            keys = ChannelKeys.model_validate(given)
+            keys = ChannelKeys.model_validate(entry)
             channel = replace(channel_of(keys.model_dump(by_alias=True, exclude_unset=True)), name=name)
             for each in channel.to:
                 check_mail_address(each)
@@ -87,8 +87,8 @@ def _read_channels(table: Any, allow_http: Sequence[str], tell: TellProblem) -> 
         except DefinitionError as error:
             tell(f"channel '{name}': {error}", "", path)
         else:
-            found[name] = channel
-    return found
+            channels[name] = channel
+    return channels
 
 
 def _check_address(channel: NotifyChannel, allow_http: Sequence[str]) -> None:
@@ -119,37 +119,37 @@ def _tell_misfit(name: str, error: Mapping[str, Any], tell: TellProblem) -> None
     tell(f"channel '{name}': {text}", hint, path)
 
 
-def _read_mail(given: Any, tell: TellProblem) -> MailServer | None:
-    if not is_map(given):
+def _read_mail(mail: Any, tell: TellProblem) -> MailServer | None:
+    if not is_map(mail):
         tell("'mail' of `notify` is a table", _takes(_MAIL_KEYS), ("notify", "mail"))
         return None
     problems = [
         (key, f"unknown key '{key}'", did_you_mean(key, _MAIL_KEYS) or _takes(_MAIL_KEYS))
-        for key in given
+        for key in mail
         if key not in _MAIL_KEYS
     ]
-    said = given.get("server")
-    place = _SERVER.fullmatch(said) if isinstance(said, str) else None
+    address = mail.get("server")
+    place = _SERVER.fullmatch(address) if isinstance(address, str) else None
     if place is None or int(place["port"] or 0) > 65_535:
         problems.append(("server", "'server' is the host of the mail server", "; such as smtp.example.com:587"))
     port = int(place["port"]) if place is not None and place["port"] else None
-    security = given.get("security", "tls" if port == _PORTS["tls"] else "starttls")
+    security = mail.get("security", "tls" if port == _PORTS["tls"] else "starttls")
     if security not in [*_PORTS]:
         problems.append(("security", f"'security' is one of {', '.join(_PORTS)}", ""))
         security = "starttls"
-    sender = given.get("from")
+    sender = mail.get("from")
     if not isinstance(sender, str) or not _is_sender(sender):
         problems.append(("from", "'from' is the address that mails come from", "; such as flows@example.com"))
     for key in ("user_env", "password_env"):
-        value = given.get(key, "")
+        value = mail.get(key, "")
         if value != "" and not (isinstance(value, str) and _VARIABLE.fullmatch(value)):
             problems.append((key, f"'{key}' is the name of an environment variable", "; never the value itself"))
-    if ("user_env" in given) != ("password_env" in given):
+    if ("user_env" in mail) != ("password_env" in mail):
         problems.append(("server", "'user_env' and 'password_env' go together", ""))
     host = "" if place is None else place["host"].strip("[]")
-    if "password_env" in given and security == "none" and host not in _HERE:
+    if "password_env" in mail and security == "none" and host not in _HERE:
         problems.append(("security", "a password goes to no other machine without encryption", "; say starttls or tls"))
-    allow_to = given.get("allow_to", [])
+    allow_to = mail.get("allow_to", [])
     if not _is_texts(allow_to) or not all(_is_recipient(each) for each in allow_to):
         text = "'allow_to' is a list of addresses and of domains such as @example.com"
         problems.append(("allow_to", text, ""))
@@ -162,8 +162,8 @@ def _read_mail(given: Any, tell: TellProblem) -> MailServer | None:
         port or _PORTS[security],
         security,
         cast(str, sender),
-        given.get("user_env", ""),
-        given.get("password_env", ""),
+        mail.get("user_env", ""),
+        mail.get("password_env", ""),
         tuple(allow_to),
     )
 

@@ -77,7 +77,7 @@ class Project:
     allow_mcp: tuple[str, ...] = ()
     """MCP servers that flows may use: beginnings of command lines and of URLs."""
     allow_http: tuple[str, ...] = ()
-    """Where nodes of the type `http` may send: beginnings of addresses, and what goes with each (`address_rules`)."""
+    """Addresses that nodes of the type `http` may ask: beginnings, and what goes with each (`address_rules`)."""
     allow_callbacks: tuple[str, ...] = ()
     """Which addresses `flowengine serve` tells of runs: beginnings of addresses (`address_rules`)."""
     webhooks: tuple[WebhookRule, ...] = ()
@@ -93,11 +93,11 @@ class Project:
     pythonpath: tuple[Path, ...] = ()
     """Folders where modules are looked for, before the installed ones."""
     store: str | None = None
-    """Where runs are recorded."""
+    """The address of the store that records runs."""
     providers: Mapping[str, ProviderSettings] = field(default_factory=dict[str, ProviderSettings])
     """Provider → its address and limits."""
     default_provider: str | None = None
-    """Where models go whose names no table knows."""
+    """The provider of models whose names no table knows."""
     prices: Mapping[str, Price] = field(default_factory=dict[str, Price])
     """Model → what it costs."""
     models: Mapping[str, ModelDefinition] = field(default_factory=dict[str, ModelDefinition])
@@ -105,9 +105,9 @@ class Project:
     memory: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Settings of memory."""
     files: FileRules = field(default_factory=FileRules)
-    """What files runs may take in."""
+    """Rules for the files that runs may take in."""
     masking: MaskingRules | None = None
-    """What is masked in what leaves, beside what is built in."""
+    """Rules for masking texts that leave, beside those that are built in."""
     schedules: Sequence[Schedule] = ()
     """Flows that run by the clock."""
     notify: NotifySettings | None = None
@@ -148,41 +148,41 @@ class Project:
 
     def problem_with(self, target: str) -> ProjectProblem | None:
         """Explains why `module:name` cannot be used, without running code; None if no problem was found."""
-        said = code_name(target)
-        if said is None:
+        code = code_name(target)
+        if code is None:
             return _no_name(target)
-        refused = self.refusal(said)
+        refused = self.refusal(code)
         if refused is not None:
             return refused
-        file = self.module_file(said.module)
+        file = self.module_file(code.module)
         if file is None:
-            return None if self.file is not None and _is_installed(said.module) else self._not_found(said.module)
+            return None if self.file is not None and _is_installed(code.module) else self._not_found(code.module)
         names = names_in(file)
         if names is None:
             problem = find_syntax_problem(file)
-            return None if problem is None else _no_import(said.module, problem)
-        if said.name not in names:
-            hint = did_you_mean(said.name, names)
-            return ProjectProblem("FE506", f"the module '{said.module}' defines no '{said.name}'", hint)
-        source = names[said.name]
-        return None if source is None or self._is_ours(source) else _explain_borrowed(said, source)
+            return None if problem is None else _no_import(code.module, problem)
+        if code.name not in names:
+            hint = did_you_mean(code.name, names)
+            return ProjectProblem("FE506", f"the module '{code.module}' defines no '{code.name}'", hint)
+        source = names[code.name]
+        return None if source is None or self._is_ours(source) else _explain_borrowed(code, source)
 
     def definition_of(self, target: str) -> CodeDefinition | None:
-        """What `module:name` stands for, read without running code; None where that cannot be seen."""
-        said = code_name(target)
-        file = None if said is None else self.module_file(said.module)
-        return None if said is None or file is None else definition_of(file, said.name)
+        """The object that `module:name` stands for, read without running code; None where that cannot be seen."""
+        code = code_name(target)
+        file = None if code is None else self.module_file(code.module)
+        return None if code is None or file is None else definition_of(file, code.name)
 
-    def refusal(self, said: CodeName) -> ProjectProblem | None:
+    def refusal(self, code: CodeName) -> ProjectProblem | None:
         """Explains why code of that name must not be used; None if it may."""
-        module = said.module
+        module = code.module
         if self.file is None and self.module_file(module) is None:
             return self._not_found(module)
         if self.file is not None and not self._is_allowed(module):
             hint = did_you_mean(module, self.allow_calls) or f"; list it in `allow_calls` of {self.file.name}"
             return ProjectProblem("FE504", f"the module '{module}' is not allowed", hint)
-        if said.is_private and (said.name.startswith("_") or module not in self.allow_calls):
-            return ProjectProblem("FE504", f"'{module}:{said.name}' is private: parts of it begin with an underscore")
+        if code.is_private and (code.name.startswith("_") or module not in self.allow_calls):
+            return ProjectProblem("FE504", f"'{module}:{code.name}' is private: parts of it begin with an underscore")
         return None
 
     def _is_allowed(self, module: str) -> bool:
@@ -194,43 +194,43 @@ class Project:
 
     def import_callable(self, target: str) -> Callable[..., Any]:
         """The function or class of `module:name`; `ProjectError` says what is in the way."""
-        found = self.import_object(target)
-        if not callable(found):
-            raise ProjectProblem("FE508", f"'{target}' is {type(found).__name__}, which cannot be called").error()
-        return found
+        value = self.import_object(target)
+        if not callable(value):
+            raise ProjectProblem("FE508", f"'{target}' is {type(value).__name__}, which cannot be called").error()
+        return value
 
     def import_object(self, target: str) -> Any:
         """Whatever `module:name` is. Imports the module; `ProjectError` says what is in the way."""
-        said = code_name(target)
-        refused = _no_name(target) if said is None else self.refusal(said)
-        if said is None or refused is not None:
+        code = code_name(target)
+        refused = _no_name(target) if code is None else self.refusal(code)
+        if code is None or refused is not None:
             raise cast(ProjectProblem, refused).error()
-        module = self._module(said.module)
+        module = self._module(code.module)
         try:
-            found = getattr(module, said.name)
+            value = getattr(module, code.name)
         except AttributeError:
-            hint = did_you_mean(said.name, vars(module))
+            hint = did_you_mean(code.name, vars(module))
             raise ProjectProblem(
-                "FE506", f"the module '{said.module}' defines no '{said.name}'", hint
+                "FE506", f"the module '{code.module}' defines no '{code.name}'", hint
             ).error() from None
-        source = self._foreign_source(said, module, found)
+        source = self._foreign_source(code, module, value)
         if source is not None:
-            raise _explain_borrowed(said, source).error()
-        return found
+            raise _explain_borrowed(code, source).error()
+        return value
 
-    def _foreign_source(self, said: CodeName, module: ModuleType, found: object) -> str | None:
+    def _foreign_source(self, code: CodeName, module: ModuleType, value: object) -> str | None:
         """Returns the module that an object really comes from, if this module must not pass it on; else None."""
-        if isinstance(found, ModuleType):
-            return unprefixed_name(found.__name__)
-        file = self.module_file(said.module)
+        if isinstance(value, ModuleType):
+            return unprefixed_name(value.__name__)
+        file = self.module_file(code.module)
         names = None if file is None else names_in(file)
-        source = None if names is None else names.get(said.name, said.module)
+        source = None if names is None else names.get(code.name, code.module)
         if source is not None and not self._is_ours(source):
             return source
-        if (names is not None and source is None) or said.name in getattr(module, "__all__", ()):
+        if (names is not None and source is None) or code.name in getattr(module, "__all__", ()):
             return None
-        home = home_of(found)
-        return None if home is None or home == said.module or self._is_ours(home) else home
+        home = home_of(value)
+        return None if home is None or home == code.module or self._is_ours(home) else home
 
     def _module(self, name: str) -> ModuleType:
         file = self.module_file(name)
@@ -243,11 +243,11 @@ class Project:
 
     def _not_found(self, module: str) -> ProjectProblem:
         where = self._folders
-        known = [each.stem for folder in where for each in folder.glob("*.py")] if "." not in module else []
+        names = [each.stem for folder in where for each in folder.glob("*.py")] if "." not in module else []
         places = ", ".join(str(each) for each in where)
         also = "; without a project file only modules there may be called" if self.file is None else ""
         return ProjectProblem(
-            "FE505", f"there is no module '{module}' in {places}", did_you_mean(module, known) or also
+            "FE505", f"there is no module '{module}' in {places}", did_you_mean(module, names) or also
         )
 
 
@@ -259,9 +259,9 @@ def _no_import(module: str, problem: str) -> ProjectProblem:
     return ProjectProblem("FE507", f"the module '{module}' cannot be imported: {problem}")
 
 
-def _explain_borrowed(said: CodeName, source: str) -> ProjectProblem:
-    text = f"the module '{said.module}' only imports '{said.name}', from '{source}', which may not be called"
-    return ProjectProblem("FE504", text, f"; define a function in '{said.module}', or list it in its `__all__`")
+def _explain_borrowed(code: CodeName, source: str) -> ProjectProblem:
+    text = f"the module '{code.module}' only imports '{code.name}', from '{source}', which may not be called"
+    return ProjectProblem("FE504", text, f"; define a function in '{code.module}', or list it in its `__all__`")
 
 
 def find_project(path: str | os.PathLike[str] | None = None) -> Project:
@@ -302,8 +302,8 @@ def _settings(file: Path) -> tuple[str, Mapping[str, Any] | None, list[Diagnosti
         if not is_map(inner):
             return text, content, []
         stray = [f"'{key}'" for key in content if key != "tool"]
-        told = f"outside of [tool.flowengine], {', '.join(stray)} would not be read: {_MOVE}"
-        return text, inner, [Diagnostic("FE502", told, str(file))] if stray else []
+        message = f"outside of [tool.flowengine], {', '.join(stray)} would not be read: {_MOVE}"
+        return text, inner, [Diagnostic("FE502", message, str(file))] if stray else []
     tool: Any = content.get("tool")
     own: Any = tool.get("flowengine") if is_map(tool) else None
     if own is not None and not is_map(own):
@@ -318,15 +318,21 @@ def _find_unread(file: Path) -> Iterator[Diagnostic]:
     """Tells of a second project file of the same folder."""
     other = file.with_name("flowengine.toml")
     if other != file and os.path.isfile(other) and not is_planted(other):
-        told = "is not read, since pyproject.toml beside it has [tool.flowengine]: put its keys there, or take one away"
-        yield Diagnostic("FE502", f"flowengine.toml {told}", str(other))
+        message = (
+            "is not read, since pyproject.toml beside it has [tool.flowengine]: put its keys there, or take one away"
+        )
+        yield Diagnostic("FE502", f"flowengine.toml {message}", str(other))
 
 
 def _positions(text: str) -> Mapping[TomlPath, tuple[int, int]]:
     """Returns the positions of FlowEngine's keys in a TOML file, by name."""
-    found = find_key_positions(text)
-    inner = {path[2:]: place for path, place in found.items() if path[:2] == ("tool", "flowengine") and len(path) > 2}
-    return inner or found
+    every_position = find_key_positions(text)
+    inner = {
+        path[2:]: place
+        for path, place in every_position.items()
+        if path[:2] == ("tool", "flowengine") and len(path) > 2
+    }
+    return inner or every_position
 
 
 _LIST: Final = "a list of strings"
@@ -389,8 +395,8 @@ def _project(
         return _positions(text)
 
     def position_of(path: TomlPath) -> tuple[int, int] | tuple[None, None]:
-        found = nearest_position(positions(), path) if path else None
-        return (None, None) if found is None else found
+        place = nearest_position(positions(), path) if path else None
+        return (None, None) if place is None else place
 
     def tell(message: str, hint: str = "", path: TomlPath = ()) -> None:
         problems.append(Diagnostic("FE502", message, str(file), *position_of(path), hint=hint))
@@ -418,8 +424,8 @@ def _project(
     for each, folder in folders.items():
         if folder is None or not folder.is_dir():
             problem = "is no folder" if folder is not None else "leaves the project's root"
-            told = f"'{each}' in `pythonpath` {problem}"
-            problems.append(Diagnostic("FE503", told, str(file), *position_of(("pythonpath",))))
+            fault = f"'{each}' in `pythonpath` {problem}"
+            problems.append(Diagnostic("FE503", fault, str(file), *position_of(("pythonpath",))))
     sound["pythonpath"] = tuple(folder for folder in folders.values() if folder is not None)
     return Project(file.parent, file, **sound), problems
 
@@ -455,8 +461,8 @@ def _read_tables(sound: dict[str, Any], root: Path, tell: TellProblem, place_of:
         for each in sound[key]:
             if read_rule(each) is None or "*" in each:
                 text = "is no beginning of an address like https://host/path/, with variables or networks behind it"
-                told = "; there are no patterns: an entry allows what lies below it" if "*" in each else ""
-                tell(f"'{each:.100}' in `{key}` {text}{told}", "", (key,))
+                proposal = "; there are no patterns: an entry allows what lies below it" if "*" in each else ""
+                tell(f"'{each:.100}' in `{key}` {text}{proposal}", "", (key,))
     if "webhooks" in sound:
         from flowengine.flowfile.project.webhook_tables import read_webhooks
 
@@ -477,10 +483,10 @@ def _read_tables(sound: dict[str, Any], root: Path, tell: TellProblem, place_of:
         sound["models"] = read_models(sound["models"], tell, place_of)
 
 
-def _read_servers(given: Mapping[str, Any], tell: TellProblem) -> dict[str, Mapping[str, Any]]:
+def _read_servers(table: Mapping[str, Any], tell: TellProblem) -> dict[str, Mapping[str, Any]]:
     """Name → settings of each server that can be asked as it is written."""
     sound: dict[str, Mapping[str, Any]] = {}
-    for name, settings in given.items():
+    for name, settings in table.items():
         from flowengine.agents.tools.mcp.server_settings import server_of  # The event loop's library comes with it.
         from flowengine.flowfile.schema.fields import seconds
 
@@ -496,10 +502,10 @@ def _read_servers(given: Mapping[str, Any], tell: TellProblem) -> dict[str, Mapp
     return sound
 
 
-def _find_inside(root: Path, given: str) -> Path | None:
+def _find_inside(root: Path, path: str) -> Path | None:
     """A folder of `pythonpath`; None for one outside of the root, or that leads nowhere."""
     try:
-        folder = (root / given).resolve()
+        folder = (root / path).resolve()
     except (OSError, ValueError, RuntimeError):  # Links that lead to each other are a RuntimeError.
         return None
     return folder if folder.is_relative_to(root.resolve()) else None

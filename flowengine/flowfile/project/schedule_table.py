@@ -21,17 +21,17 @@ _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,45}")
 """It goes into the ids of runs, with a time behind it."""
 
 
-def read_schedules(given: Sequence[Any], root: Path, tell: TellProblem) -> tuple[Schedule, ...]:
+def read_schedules(tables: Sequence[Any], root: Path, tell: TellProblem) -> tuple[Schedule, ...]:
     """The schedules without those of which something is wrong."""
-    found: dict[str, Schedule] = {}
-    for number, table in enumerate(given):
+    schedules: dict[str, Schedule] = {}
+    for number, table in enumerate(tables):
         read = _Reader(number, table, root, tell).read()
-        if read is not None and read.name in found:
+        if read is not None and read.name in schedules:
             text = f"there are two schedules '{read.name}'"
             tell(text, "; give each a `name` of its own", ("schedules", item(number)))
         elif read is not None:
-            found[read.name] = read
-    return tuple(found.values())
+            schedules[read.name] = read
+    return tuple(schedules.values())
 
 
 class _Reader:
@@ -56,8 +56,8 @@ class _Reader:
         for key, check in (("cron", find_cron_problem), ("timezone", find_zone_problem)):
             value = self._table.get(key, "UTC" if key == "timezone" else None)
             if not isinstance(value, str):
-                shown = "" if value is None else f", not {describe_value(value)}"
-                self._say(f"'{key}' is a text such as {_EXAMPLES[key]}{shown}", "", key)
+                actual = "" if value is None else f", not {describe_value(value)}"
+                self._say(f"'{key}' is a text such as {_EXAMPLES[key]}{actual}", "", key)
             elif (problem := check(value)) is not None:
                 hint = "" if "did you mean" in problem else f"; such as {_EXAMPLES[key]}"
                 self._say(f"'{key}' cannot be {value!r:.60}: {problem}", hint, key)
@@ -69,8 +69,8 @@ class _Reader:
             self._say("'queue' is the name of a queue", "", "queue")
         if not self._is_sound:
             return None
-        said: dict[str, Any] = {**self._table, "name": self._name}
-        return Schedule(**said)
+        values: dict[str, Any] = {**self._table, "name": self._name}
+        return Schedule(**values)
 
     def _say(self, message: str, hint: str, key: str) -> None:
         self._is_sound = False
@@ -91,11 +91,11 @@ class _Reader:
     def _check_word(self, key: str, words: Sequence[Any], default: Any) -> None:
         value = self._table.get(key, default)
         if type(value) not in (bool, str) or value not in words:
-            shown = ", ".join(str(each).lower() for each in words)
+            choices = ", ".join(str(each).lower() for each in words)
             hint = (
                 did_you_mean(value, [each for each in words if isinstance(each, str)]) if isinstance(value, str) else ""
             )
-            self._say(f"'{key}' is one of {shown}", hint, key)
+            self._say(f"'{key}' is one of {choices}", hint, key)
 
 
 _EXAMPLES: Final = {"cron": '"0 7 * * MON-FRI"', "timezone": '"Europe/Berlin"'}

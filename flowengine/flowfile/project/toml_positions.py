@@ -48,13 +48,13 @@ def find_key_positions(text: str) -> Mapping[TomlPath, tuple[int, int]]:
     {('models',): (1, 2), ('models', 'fast'): (1, 2), ('models', 'fast', 'price'): (2, 1), \
 ('models', 'fast', 'price', 'input'): (2, 10), ('models', 'fast', 'price', 'output'): (2, 21)}
     """
-    found: dict[TomlPath, tuple[int, int]] = {}
+    positions: dict[TomlPath, tuple[int, int]] = {}
     for path, at in _Scan(text).list_keys():
         place = (text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at))
         for each in dict.fromkeys((path, tuple(part for part in path if not _ITEM.fullmatch(part)))):
             for length in range(1, len(each) + 1):
-                found.setdefault(each[:length], place)
-    return found
+                positions.setdefault(each[:length], place)
+    return positions
 
 
 def nearest_position(positions: Mapping[TomlPath, tuple[int, int]], path: TomlPath) -> tuple[int, int] | None:

@@ -37,28 +37,28 @@ _KEYS: Final = (*_NEEDED, "per_call", "cache_read", "cache_write")
 
 def read_prices(table: Mapping[str, Any], tell: TellProblem) -> dict[str, Price]:
     """Model, as flows write it, → its price."""
-    found: dict[str, Price] = {}
-    for model, given in table.items():
+    prices: dict[str, Price] = {}
+    for model, entry in table.items():
         vendor, _, rest = model.partition("/")
         if not model.strip() or (rest and not is_vendor(vendor) and is_vendor(vendor.lower())):
-            told = f"'{model}' in `prices` is no model as flows write it"
-            tell(told, f"; did you mean '{vendor.lower()}/{rest}'?" if rest else "", ("prices", model))
-        elif not is_map(given):
-            told = f"'{model}' in `prices` is a table with 'input' and 'output', in USD for a million tokens"
-            tell(told, "", ("prices", model))
-        elif _is_sound(model, given, tell):
-            found[model] = Price(**{key: float(value) for key, value in given.items()})
-    return found
+            message = f"'{model}' in `prices` is no model as flows write it"
+            tell(message, f"; did you mean '{vendor.lower()}/{rest}'?" if rest else "", ("prices", model))
+        elif not is_map(entry):
+            message = f"'{model}' in `prices` is a table with 'input' and 'output', in USD for a million tokens"
+            tell(message, "", ("prices", model))
+        elif _is_sound(model, entry, tell):
+            prices[model] = Price(**{key: float(value) for key, value in entry.items()})
+    return prices
 
 
-def _is_sound(model: str, given: Mapping[str, Any], tell: TellProblem) -> bool:
+def _is_sound(model: str, price: Mapping[str, Any], tell: TellProblem) -> bool:
     sound = True
-    for key in dict.fromkeys((*_NEEDED, *given)):
+    for key in dict.fromkeys((*_NEEDED, *price)):
         if key not in _KEYS:
             tell(f"unknown key '{key}' of the price of '{model}'", did_you_mean(key, _KEYS), ("prices", model, key))
-        elif key not in given:
+        elif key not in price:
             tell(f"the price of '{model}' lacks '{key}'", "", ("prices", model))
-        elif not _is_amount(given[key]):
+        elif not _is_amount(price[key]):
             tell(f"'{key}' of the price of '{model}' is a number of at least 0", "", ("prices", model, key))
         else:
             continue
@@ -96,9 +96,9 @@ def _find_limit_problem(value: object) -> str | None:
     return None if type(value) is int and value >= 1 else "a whole number of at least 1"
 
 
-def find_doubled_key(given: Mapping[str, Any], whose: str) -> str | None:
+def find_doubled_key(table: Mapping[str, Any], whose: str) -> str | None:
     """Says that a key comes from two places."""
-    if "key_env" in given and "key_command" in given:
+    if "key_env" in table and "key_command" in table:
         return f"the key of {whose} comes from a variable or from a command, not from both"
     return None
 
@@ -124,19 +124,19 @@ def _is_known(name: str) -> bool:
 
 def read_providers(table: Mapping[str, Any], tell: TellProblem) -> dict[str, ProviderSettings]:
     """Provider → its settings, under its own name where the file has another spelling of it."""
-    found: dict[str, ProviderSettings] = {}
-    for name, given in table.items():
+    providers: dict[str, ProviderSettings] = {}
+    for name, entry in table.items():
         provider = ALIASES.get(name, name)
         if not _is_known(name):
             tell(f"unknown provider '{name}' in `providers`", _nearest(name), ("providers", name))
-        elif not is_map(given):
+        elif not is_map(entry):
             tell(f"'{name}' in `providers` is a table", "", ("providers", name))
-        elif provider in found:
-            told = f"'{name}' in `providers` is '{provider}' in another spelling; keep one of them"
-            tell(told, "", ("providers", name))
+        elif provider in providers:
+            message = f"'{name}' in `providers` is '{provider}' in another spelling; keep one of them"
+            tell(message, "", ("providers", name))
         else:
-            found[provider] = _read_provider(name, given, tell)
-    return found
+            providers[provider] = _read_provider(name, entry, tell)
+    return providers
 
 
 def read_default_provider(name: str | None, tell: TellProblem) -> str | None:
@@ -147,10 +147,10 @@ def read_default_provider(name: str | None, tell: TellProblem) -> str | None:
     return None
 
 
-def _read_provider(name: str, given: Mapping[str, Any], tell: TellProblem) -> ProviderSettings:
+def _read_provider(name: str, entry: Mapping[str, Any], tell: TellProblem) -> ProviderSettings:
     """The table of one provider. What is wrong in it is told, and left out; no error repeats what may be a key."""
     sound: dict[str, Any] = {}
-    for key, value in given.items():
+    for key, value in entry.items():
         at = ("providers", name, key)
         if key not in _PROVIDER_KEYS:
             near = did_you_mean(key, _PROVIDER_KEYS) or _HINT
@@ -158,14 +158,14 @@ def _read_provider(name: str, given: Mapping[str, Any], tell: TellProblem) -> Pr
         elif value is None:  # Said by a run from elsewhere, in JSON.
             continue
         elif (expected := _PROVIDER_KEYS[key](value)) is not None:
-            shown = f", not {value!r}" if key in _CHOICES else ""
-            tell(f"'{key}' of provider '{name}' is {expected}{shown}", "", at)
+            actual = f", not {value!r}" if key in _CHOICES else ""
+            tell(f"'{key}' of provider '{name}' is {expected}{actual}", "", at)
         else:
             sound[key] = split_command(value) if key == "key_command" else value
     if sound.get("adapter") == "native" and not is_native(ALIASES.get(name, name)):
-        told = f"'adapter' of provider '{name}' cannot be native: it is reached through litellm only"
-        tell(told, "", ("providers", name, "adapter"))
-    if (problem := find_doubled_key(given, f"provider '{name}'")) is not None:
+        message = f"'adapter' of provider '{name}' cannot be native: it is reached through litellm only"
+        tell(message, "", ("providers", name, "adapter"))
+    if (problem := find_doubled_key(entry, f"provider '{name}'")) is not None:
         tell(problem, "", ("providers", name, "key_command"))
         sound = {key: value for key, value in sound.items() if key not in ("key_env", "key_command")}
     limits = {key: sound.pop(key) for key in _LIMITS if key in sound}
@@ -178,8 +178,8 @@ def _nearest(name: str) -> str:
     >>> _nearest("opnai")
     "; did you mean 'openai'?"
     """
-    known = [each for each in vendor_names() if not is_stand_in(each)]
-    if nearest := find_nearest(name, known, 0.75):
+    names = [each for each in vendor_names() if not is_stand_in(each)]
+    if nearest := find_nearest(name, names, 0.75):
         return f"; did you mean '{nearest}'?"
     own = "A server of your own that speaks as OpenAI does is hosted_vllm, with its address as `base_url`"
-    return f"; it names a vendor, one of {', '.join(known)}. {own}"
+    return f"; it names a vendor, one of {', '.join(names)}. {own}"

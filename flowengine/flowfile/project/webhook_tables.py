@@ -17,7 +17,7 @@ __all__ = ["Signature", "WebhookRule", "read_webhooks"]
 
 Signature = Literal["github", "stripe", "slack", "standard", "secret"]
 _Problems = list[tuple[str, str, str]]
-"""What is wrong, the hint that goes with it, and the key that it is about."""
+"""Problems: the text, the hint that goes with it, and the key that it is about."""
 
 _PATH: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*(?:/[A-Za-z0-9_-][A-Za-z0-9_.-]*){0,7}")
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -49,9 +49,9 @@ class WebhookRule:
     when: Callable[[Any], bool] | None = field(default=None, repr=False)
     """Whether a call starts a run at all."""
     replay_window: float = 300.0
-    """Seconds, or a time like `5m`, by which the moment that a call was signed may differ from now."""
+    """The most seconds between the signing of a call and now; in the file also a time like `5m`."""
     header: str = "x-webhook-secret"
-    """Where the secret itself is, with `signature = "secret"`."""
+    """The header that holds the secret itself, with `signature = "secret"`."""
 
     @property
     def handed_on(self) -> list[str]:
@@ -65,55 +65,55 @@ class WebhookRule:
 
 def read_webhooks(tables: Sequence[Any], tell: TellProblem) -> tuple[WebhookRule, ...]:
     """The rules; what is wrong is told, and left out."""
-    found: dict[str, WebhookRule] = {}
+    rules: dict[str, WebhookRule] = {}
     for number, table in enumerate(tables, 1):
         problems: _Problems = []
         rule = _read_rule(table, problems) if is_map(table) else None
-        if rule is not None and rule.path in found:
+        if rule is not None and rule.path in rules:
             problems.append((f"the path '{rule.path}' stands twice", "", "path"))
         elif rule is not None and not problems:
-            found[rule.path] = rule
+            rules[rule.path] = rule
         if not is_map(table):
             problems.append(("is a table", "", ""))
         for message, hint, key in problems:
             at = ("webhooks", item(number - 1), *([key] if key else []))
             tell(f"[[webhooks]] number {number}: {message}", hint, at)
-    return tuple(found.values())
+    return tuple(rules.values())
 
 
 def _read_rule(table: Mapping[str, Any], problems: _Problems) -> WebhookRule | None:
-    unknown, known = sorted(table.keys() - set(_KEYS)), f"; it takes {', '.join(_KEYS)}"
-    problems += [(f"unknown key '{key}'", did_you_mean(key, _KEYS) or known, key) for key in unknown]
-    said: dict[str, Any] = {key: table[key] for key in _KEYS if key in table}
-    for key, value in said.items():
+    unknown, known_keys = sorted(table.keys() - set(_KEYS)), f"; it takes {', '.join(_KEYS)}"
+    problems += [(f"unknown key '{key}'", did_you_mean(key, _KEYS) or known_keys, key) for key in unknown]
+    values: dict[str, Any] = {key: table[key] for key in _KEYS if key in table}
+    for key, value in values.items():
         if key not in ("inputs", "replay_window") and not isinstance(value, str):
             problems.append((f"'{key}' is a string", "", key))
-    problems += [(f"the key '{key}' is missing", "", "") for key in _REQUIRED if key not in said]
+    problems += [(f"the key '{key}' is missing", "", "") for key in _REQUIRED if key not in values]
     if problems:
         return None
     kinds = get_args(Signature)
-    if not _PATH.fullmatch(said["path"]):
-        problems.append((f"'{said['path']:.80}' is no path like github/issues", "", "path"))
-    if said["signature"] not in kinds:
-        hint = did_you_mean(said["signature"], kinds) or f"; choose from {', '.join(kinds)}"
-        problems.append((f"there is no signature '{said['signature']:.80}'", hint, "signature"))
-    if not _VARIABLE.fullmatch(said["secret_env"]):
+    if not _PATH.fullmatch(values["path"]):
+        problems.append((f"'{values['path']:.80}' is no path like github/issues", "", "path"))
+    if values["signature"] not in kinds:
+        hint = did_you_mean(values["signature"], kinds) or f"; choose from {', '.join(kinds)}"
+        problems.append((f"there is no signature '{values['signature']:.80}'", hint, "signature"))
+    if not _VARIABLE.fullmatch(values["secret_env"]):
         text = "'secret_env' is the name of an environment variable, never the secret itself"
         problems.append((text, "", "secret_env"))
-    seconds = _read_window(said.pop("replay_window", "5m"))
+    seconds = _read_window(values.pop("replay_window", "5m"))
     if not 0 < seconds <= _LONGEST:
         problems.append(("'replay_window' is a time like \"5m\", and a day at most", "", "replay_window"))
-    inputs: Any = said.pop("inputs", {})
+    inputs: Any = values.pop("inputs", {})
     if not is_map(inputs):
         problems.append(("'inputs' is a table: input → template", "", "inputs"))
         inputs = {}
-    when = said.pop("when", None)
+    when = values.pop("when", None)
     templates = {name: _compile(name, value, problems) for name, value in inputs.items()}
     test = None if when is None else _compile_test(when, problems)
-    header = said.pop("header", "x-webhook-secret").lower()
+    header = values.pop("header", "x-webhook-secret").lower()
     if problems:
         return None
-    return WebhookRule(**said, inputs=inputs, templates=templates, when=test, replay_window=seconds, header=header)
+    return WebhookRule(**values, inputs=inputs, templates=templates, when=test, replay_window=seconds, header=header)
 
 
 def _read_window(value: Any) -> float:

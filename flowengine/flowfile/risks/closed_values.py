@@ -53,8 +53,8 @@ def is_closed(schema: Any, depth: int = 0) -> bool:
     if any(is_closed(each, depth + 1) for each in _list_of(schema, "allOf")):
         return True
     kinds = schema.get("type")
-    named = cast("list[Any]", kinds) if isinstance(kinds, list) else [kinds]
-    return bool(named) and all(_is_kind_closed(schema, each, depth) for each in named)
+    names = cast("list[Any]", kinds) if isinstance(kinds, list) else [kinds]
+    return bool(names) and all(_is_kind_closed(schema, each, depth) for each in names)
 
 
 def _is_alternative(schema: Mapping[str, Any], word: str, depth: int) -> bool:
@@ -63,8 +63,8 @@ def _is_alternative(schema: Mapping[str, Any], word: str, depth: int) -> bool:
 
 
 def _list_of(schema: Mapping[str, Any], word: str) -> list[Any]:
-    found = schema.get(word)
-    return cast("list[Any]", found) if isinstance(found, list) else []
+    value = schema.get(word)
+    return cast("list[Any]", value) if isinstance(value, list) else []
 
 
 def _is_kind_closed(schema: Mapping[str, Any], kind: Any, depth: int) -> bool:

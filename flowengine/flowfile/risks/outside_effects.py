@@ -62,13 +62,13 @@ class RiskSpot(NamedTuple):
     """A place of a node where a text enters it from outside, or where it acts on the outside."""
 
     key: str
-    """Of the node, as `trust` names it."""
+    """The node's key, as `trust` names it."""
     at: KeyPath
-    """Where it stands in the file."""
+    """The place in the file."""
     what: str
-    """In words that go on from "untrusted text: …" or from "it reaches …"."""
+    """A phrase that goes on from "untrusted text: …" or from "it reaches …"."""
     why: str = ""
-    """What is not known, where it is only taken to be so."""
+    """The fact that is not known, where it is only taken to be so."""
     reads: str = ANY
     """The one key whose text is meant; else all that the node reads."""
 
@@ -128,9 +128,9 @@ def _sources_of_agent(spec: FlowSpec, project: Project, path: KeyPath, node: Age
     for number, entry in enumerate(settings.context or ()):
         name = provider_of(entry)
         if name not in _QUIET:
-            told = _PROVIDERS.get(name)
-            why = "" if told else "what the provider brings is not known"
-            yield RiskSpot("context", (*at, number), told or f"what '{name}' brings", why)
+            summary = _PROVIDERS.get(name)
+            why = "" if summary else "what the provider brings is not known"
+            yield RiskSpot("context", (*at, number), summary or f"what '{name}' brings", why)
 
 
 _BRINGING: Final = {
@@ -157,8 +157,8 @@ def _answers_closed(project: Project, target: str) -> bool:
 def provider_of(entry: Any) -> str:
     name = entry if isinstance(entry, str) else ""
     if is_map(entry):
-        said = entry.get("type", next(iter(entry), ""))
-        name = said if isinstance(said, str) else ""
+        value = entry.get("type", next(iter(entry), ""))
+        name = value if isinstance(value, str) else ""
     return ALIASES.get(name, name)
 
 
@@ -220,8 +220,8 @@ def _effects_of_agent(spec: FlowSpec, project: Project, path: KeyPath, node: Age
             yield RiskSpot("contexts", (*at, number), f"the tools of the typed context '{target}'", why)
     at = place_of_setting(spec, path, node, "skills")
     for number, folder in enumerate(settings.skills or ()):
-        found, why = _has_scripts(project, folder)
-        if found:
+        has_scripts, why = _has_scripts(project, folder)
+        if has_scripts:
             yield RiskSpot("skills", (*at, number), f"the scripts of the skills in '{folder}'", why)
 
 
@@ -265,8 +265,8 @@ def _is_asked(project: Project, target: str, rules: ApprovalRules) -> bool:
 
 def mark_of(project: Project, target: str) -> ToolMark | None:
     """Returns what is known about a project's function as a tool."""
-    found = project.definition_of(target)
-    return None if found is None else found.mark
+    definition = project.definition_of(target)
+    return None if definition is None else definition.mark
 
 
 def is_mentioned(project: Project, target: str, word: str) -> bool:

@@ -30,9 +30,9 @@ class Step(NamedTuple):
     """One value or node that a path passes."""
 
     name: str
-    """As messages have it: `inputs.message`, `draft`, `shared_state.notes`."""
+    """The name in messages: `inputs.message`, `draft`, `shared_state.notes`."""
     kind: str
-    """Of the node; `input` or `state` for these."""
+    """The type of the node; `input` or `state` for these."""
     keys: tuple[str, ...] = ()
     """The keys of the node that the text comes in by."""
     node: NodePath = ()
@@ -47,7 +47,7 @@ class RiskPath(NamedTuple):
     effect: RiskSpot
     effect_node: NodePath
     effect_place: TextPlace
-    """Where the text is read that gets there; of an agent's tools where these stand."""
+    """The place where the effect reads the text; for an agent's tools, the place of their list."""
     steps: tuple[Step, ...]
     """The shortest path, its ends included."""
     meant: str | None = None
@@ -88,23 +88,23 @@ def find_risk_paths(spec: FlowSpec, project: Project, *, most_sources: int | Non
     between = reached & _find_reachable(graph.reverse(copy=False), effects)
     trusts = list(_trusts(text, between))
     cut = {vertex: each for each in trusts for vertex in each.vertices}
-    left = graph.subgraph([each for each in between if each not in cut]).copy()
+    uncut_graph = graph.subgraph([each for each in between if each not in cut]).copy()
     whole = graph.subgraph(between)
-    found = _Finder(text, cut)
-    open_risks = [risk for effect in effects for risk in found.risks(left, effect, most_sources)]
-    known = set(map(_ends_of, open_risks))
-    meant: list[RiskPath] = []
+    finder = _Finder(text, cut)
+    open_risks = [risk for effect in effects for risk in finder.risks(uncut_graph, effect, most_sources)]
+    open_ends = set(map(_ends_of, open_risks))
+    accepted_paths: list[RiskPath] = []
     if trusts:
-        every = (risk for effect in effects for risk in found.risks(whole, effect, most_sources))
-        meant = [risk for risk in every if risk.meant is not None and _ends_of(risk) not in known]
+        every = (risk for effect in effects for risk in finder.risks(whole, effect, most_sources))
+        accepted_paths = [risk for risk in every if risk.meant is not None and _ends_of(risk) not in open_ends]
     own = (each for each in trusts if each.place.spec is spec and not each.vertices & between)
     unneeded = [UnneededTrust(each.place, each.node, each.key) for each in own]
-    return RiskPaths(_sort_paths(open_risks), _sort_paths(meant), unneeded)
+    return RiskPaths(_sort_paths(open_risks), _sort_paths(accepted_paths), unneeded)
 
 
 def _digraph(text: TextGraph) -> Any:
-    made: Any = nx.DiGraph
-    graph = made()
+    make_graph: Any = nx.DiGraph
+    graph = make_graph()
     graph.add_nodes_from([*text.sources, *text.effects])
     graph.add_edges_from((one, other) for one, targets in text.edges.items() for other in targets)
     return graph
@@ -190,8 +190,8 @@ class _Finder:
         return Step(name or "the flow", self._kind(path), (key,) if kind == "port" else (), path)
 
     def _kind(self, path: NodePath) -> str:
-        found = self._text.nodes.get(path)
-        return "state" if found is None else found[1].type
+        entry = self._text.nodes.get(path)
+        return "state" if entry is None else entry[1].type
 
 
 # --- what is meant
@@ -200,17 +200,17 @@ class _Finder:
 def _trusts(text: TextGraph, between: Container[TextVertex]) -> Iterator[_Trust]:
     """Each `trust` with the vertices that it is about; `between`: those on paths."""
     of_node: dict[NodePath, list[TextVertex]] = {}
-    written: dict[str, list[TextVertex]] = {}
+    by_key: dict[str, list[TextVertex]] = {}
     for vertex in text.vertices():
         of_node.setdefault(vertex.path, []).append(vertex)
         if vertex.kind == "set":
-            written.setdefault(vertex.key, []).append(vertex)
+            by_key.setdefault(vertex.key, []).append(vertex)
     for path, (spec, node) in text.nodes.items():
         at = (*key_path(_in_file(text, path)), "trust")
         for key, reason in (node.trust or {}).items():
             if key:
-                found = [each for each in of_node.get(path, ()) if _is_of_key(text, each, key)]
-                yield _Trust(TextPlace(spec, (*at, key)), path, key, reason, frozenset(found))
+                vertices = [each for each in of_node.get(path, ()) if _is_of_key(text, each, key)]
+                yield _Trust(TextPlace(spec, (*at, key)), path, key, reason, frozenset(vertices))
             else:
                 deeds = [each for each in text.effects if each.path[: len(path)] == path and each in between]
                 gives = [each for each in of_node.get(path, ()) if each.kind in ("out", "judged")]
@@ -218,7 +218,7 @@ def _trusts(text: TextGraph, between: Container[TextVertex]) -> Iterator[_Trust]
     for prefix, spec in text.files.items():
         for key, declared in spec.shared_state.items():
             if declared.trust is not None:
-                own = [each for each in written.get(key, ()) if text.nodes[each.path][0] is spec]
+                own = [each for each in by_key.get(key, ()) if text.nodes[each.path][0] is spec]
                 place = TextPlace(spec, ("shared_state", key, "trust"))
                 yield _Trust(place, prefix, key, declared.trust, frozenset(own))
 

@@ -54,7 +54,7 @@ class _Sanitizer(NamedTuple):
 
 
 class Sanitizers:
-    """What stands between the values of one file and the nodes that read them."""
+    """The nodes that check values of one file before other nodes read them."""
 
     def __init__(self, spec: FlowSpec, names: Names) -> None:
         self._spec = spec
@@ -62,9 +62,9 @@ class Sanitizers:
         self._behind: dict[tuple[NodePath, frozenset[str]], list[bool]] = {}
         self._of_value: dict[ValueName, list[_Sanitizer]] = {}
         for path, node in nodes_of(spec):
-            for labels, shown in _closed_by(spec, path, node):
-                found = {tuple(names(path, each)) for each in shown}
-                for each in found:
+            for labels, paths in _closed_by(spec, path, node):
+                value_names = {tuple(names(path, each)) for each in paths}
+                for each in value_names:
                     if len(each) == 1:  # Of several that it could be, one alone was seen.
                         self._of_value.setdefault(each[0], []).append(_Sanitizer(path, labels))
 
@@ -85,7 +85,7 @@ class Sanitizers:
                         yield by
 
     def _is_behind(self, runs: LevelAnalysis, by: NodePath, labels: frozenset[str]) -> list[bool]:
-        """For each node of a level whether it runs only if a node has taken one of these labels."""
+        """Tells of each node of a level whether it runs only if a node has taken one of these labels."""
         if (by, labels) not in self._behind:
             self._behind[by, labels] = self._work_out(runs, by, labels)
         return self._behind[by, labels]
@@ -123,11 +123,11 @@ def _closed_by(
         at = (*key_path(path), "message")
         uses = (use for use in reads_of(spec).of_node[path] if use.text.path == at)
         printed = [use.reference.path for use in uses if use.reference.carried and use.reference.whole]
-        shown = [each for each in printed if not _is_file(spec, each)]
+        texts = [each for each in printed if not _is_file(spec, each)]
         expired: Any = getattr(node, "on_expire", None)
         ways = {each.label: each.target for each in routes_of(spec, path[-1], path[:-1]) if each.label != ON_ERROR}
         if len(ways) < 2 or None in ways.values() or len(set(ways.values())) > 1:  # Else nobody is asked, only told.
-            yield frozenset(ways) - {expired}, shown
+            yield frozenset(ways) - {expired}, texts
     elif is_evaluation(node) and node.call is not None:
         target = ("shared_state", "_last_generation") if node.target is None else _lone_path(node.target)
         yield frozenset({"pass"}), [] if target is None else [target]
@@ -135,13 +135,13 @@ def _closed_by(
         if node.if_ is not None:
             yield frozenset({"then"}), list(pinned_by(node.if_))
         if node.switch is not None:
-            asked = _parse_expression(node.switch)
-            switched = None if asked is None else _path_of(asked)
+            expression = _parse_expression(node.switch)
+            switched = None if expression is None else _path_of(expression)
             yield frozenset(node.routes or ()), [] if switched is None else [switched]
-        taken: dict[str, list[set[tuple[str, ...]]]] = {}
+        pins_by_label: dict[str, list[set[tuple[str, ...]]]] = {}
         for case in node.cases or ():
-            taken.setdefault(case.taken, []).append(set(pinned_by(case.if_)))
-        for label, pinned in taken.items():
+            pins_by_label.setdefault(case.route_label, []).append(set(pinned_by(case.if_)))
+        for label, pinned in pins_by_label.items():
             yield frozenset({label}), list(pinned[0].intersection(*pinned))
 
 
@@ -181,18 +181,18 @@ def _pins(tree: syntax.Node | None) -> set[Pin]:
     if isinstance(tree, syntax.And):
         return _pins(tree.left) | _pins(tree.right)
     if isinstance(tree, syntax.Or):
-        left, right = _pins(tree.left), _pins(tree.right)
-        return {(path, one | other) for path, one in left for same, other in right if path == same}
+        one_side, other_side = _pins(tree.left), _pins(tree.right)
+        return {(path, one | other) for path, one in one_side for same, other in other_side if path == same}
     if not isinstance(tree, syntax.Compare) or len(tree.ops) != 1:
         return set()
-    operator, left, right = tree.ops[0].op, tree.expr, tree.ops[0].expr
+    operator, one_side, other_side = tree.ops[0].op, tree.expr, tree.ops[0].expr
     if operator == "eq":
-        pairs = ((left, right), (right, left))
+        pairs = ((one_side, other_side), (other_side, one_side))
         return {(path, frozenset({literal})) for one, other in pairs for path, literal in _pin(one, other)}
-    if operator == "in" and isinstance(right, syntax.List | syntax.Tuple):
-        literals = [each.value for each in right.items if isinstance(each, syntax.Const)]
-        path = _path_of(left)
-        if path is not None and len(literals) == len(right.items):
+    if operator == "in" and isinstance(other_side, syntax.List | syntax.Tuple):
+        literals = [each.value for each in other_side.items if isinstance(each, syntax.Const)]
+        path = _path_of(one_side)
+        if path is not None and len(literals) == len(other_side.items):
             return {(path, frozenset(literals))}
     return set()
 

@@ -81,10 +81,10 @@ class TextPlace(NamedTuple):
         if isinstance(self.at, Use):
             text, reference = self.at.text, self.at.reference
             file = source.file_of(text.path)
-            found = source.inside(text.path, text.text, reference.line, reference.column)
+            place = source.inside(text.path, text.text, reference.line, reference.column)
         else:
-            file, found = source.path, source.key_position(self.at)
-        return (None if file is None else str(file), *found)
+            file, place = source.path, source.key_position(self.at)
+        return (None if file is None else str(file), *place)
 
 
 class Enters(NamedTuple):
@@ -231,11 +231,11 @@ class _File:
     ) -> None:
         """Adds the edges from one name in a text to the place where the text is rendered."""
         if use.reference.carried:
-            found = self._values.of(level, use.reference.path, node, is_set=is_set)
-            self._add_reads(target, found, level if node is None else node, use)
+            values = self._values.of(level, use.reference.path, node, is_set=is_set)
+            self._add_reads(target, values, level if node is None else node, use)
 
-    def _add_reads(self, target: TextVertex, found: Iterable[ReadValue], reader: NodePath, at: Use | KeyPath) -> None:
-        for each in found:
+    def _add_reads(self, target: TextVertex, values: Iterable[ReadValue], reader: NodePath, at: Use | KeyPath) -> None:
+        for each in values:
             if not each.is_closed and not self._is_shown(reader, each):
                 self._graph.link(self._value(each), target, TextPlace(self._spec, at))
 
@@ -250,13 +250,13 @@ class _File:
         """Tells whether a key of state may be written between the node that shows it and one that reads it."""
         runs = runs_of(self._spec)[by[:-1]]
         holds, index, depth = runs.graph.ancestry.holds, runs.graph.index, len(by) - 1
-        shown, read = index[by[-1]], index[reader[depth]]
+        closer, read = index[by[-1]], index[reader[depth]]
         for writer in self._values.writers.get(key, ()):
             if writer[:depth] == by[:-1] and len(writer) > depth:
                 at = index[writer[depth]]
                 if at == read and len(reader) > depth + 1:
                     return True
-                if holds(at, read) and at != shown and not holds(at, shown):
+                if holds(at, read) and at != closer and not holds(at, closer):
                     return True
         return False
 
@@ -302,21 +302,21 @@ class _File:
         """Adds what a node reads without naming it in a text."""
         level = path[:-1]
         if is_agent(node) and node.prompt is None:
-            found = [*self._values.of(level, ("result",), path), *self._values.of(level, ("inputs",), path)]
-            self._add_reads(self._port(path, "prompt"), found, path, at)
+            values = [*self._values.of(level, ("result",), path), *self._values.of(level, ("inputs",), path)]
+            self._add_reads(self._port(path, "prompt"), values, path, at)
         elif is_judging(node) and node.target is None:
             last = self._values.of(level, ("shared_state", "_last_generation"), path)
-            found = [*last, *self._values.of(level, ("result",), path)]
-            self._add_reads(self._port(path, "target"), found, path, at)
+            values = [*last, *self._values.of(level, ("result",), path)]
+            self._add_reads(self._port(path, "target"), values, path, at)
         elif self._takes_context(node):
             self._build_seen()
             self._graph.link(self._at("seen", path), self._port(path, "call"), TextPlace(self._spec, at))
 
     def _takes_context(self, node: NodeSpec) -> bool:
         if is_function(node):
-            found = self._project.definition_of(node.call)
-            taken = None if found is None else found.parameters
-            return not node.with_ or taken is None or "context" in taken.known or taken.takes_any
+            definition = self._project.definition_of(node.call)
+            parameters = None if definition is None else definition.parameters
+            return not node.with_ or parameters is None or "context" in parameters.names or parameters.takes_any
         return node.type not in TRAITS
 
     def _give(self, path: NodePath, node: NodeSpec) -> None:
@@ -431,7 +431,7 @@ class _File:
     # --- all that a node can see
 
     def _build_seen(self) -> None:
-        """For each node what it can see, made of what its predecessors see and give."""
+        """Builds for each node the texts that it can see, from those that its predecessors see and give."""
         if self._is_seen_built:
             return
         self._is_seen_built = True
@@ -448,13 +448,13 @@ class _File:
             link(base, self._at("seen", level.path, "end"))
             graph = runs_of(self._spec)[level.path].graph
             for number, name in enumerate(graph.ids):
-                seen = self._at("seen", (*level.path, name))
-                link(base, seen)
+                vertex = self._at("seen", (*level.path, name))
+                link(base, vertex)
                 for parent in graph.parents[number]:
                     before = (*level.path, graph.ids[parent])
-                    link(self._at("seen", before), seen)
+                    link(self._at("seen", before), vertex)
                     for each in self._given_by(before):
-                        link(each, seen)
+                        link(each, vertex)
                 for each in self._given_by((*level.path, name)):
                     link(each, self._at("seen", level.path, "end"))
                     if is_loop(level.holder) and each.kind == "set":

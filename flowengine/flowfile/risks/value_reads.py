@@ -102,8 +102,8 @@ class ValueReads:
             yield ReadValue(("error", path))
         elif field in ("output", "result"):
             if field == "result" and is_agent(node) and fields and fields[0] != "content":
-                known = fields_known_of("agent").get(fields[0])
-                yield ReadValue(("judged", path, *fields), known is not None)
+                field_type = fields_known_of("agent").get(fields[0])
+                yield ReadValue(("judged", path, *fields), field_type is not None)
                 return
             if field == "result" and is_agent(node):
                 fields = fields[1:]
@@ -207,21 +207,21 @@ class ValueReads:
 
     def _setters(self, level: NodePath, node: NodePath | None, what: str) -> list[NodePath]:
         """The nodes that could have set a value of the engine's last; in a loop also those of the round before."""
-        found: list[NodePath] = []
+        setters: list[NodePath] = []
         if node is None:
-            found += self._runs[level].setters_before(None, what)
+            setters += self._runs[level].setters_before(None, what)
         else:
             runs = self._runs[node[:-1]]
-            found += runs.setters_before(runs.graph.index[node[-1]], what)
+            setters += runs.setters_before(runs.graph.index[node[-1]], what)
         for holder in holders_of(self._spec, level if node is None else node[:-1]):
             if is_loop(holder.holder):
-                found += self._runs[holder.path].setters_before(None, what)
-        return list(dict.fromkeys(found))
+                setters += self._runs[holder.path].setters_before(None, what)
+        return list(dict.fromkeys(setters))
 
     def _handed_on(self, runs: LevelAnalysis, number: int, fields: tuple[str, ...] = ()) -> Iterator[ReadValue]:
         """Yields what the predecessors of a node pass on as `result`."""
-        given = self._passed_in(runs)
-        sources = frozenset[NodePath | None]().union(*(given[each] for each in runs.predecessors(number)))
+        inputs = self._passed_in(runs)
+        sources = frozenset[NodePath | None]().union(*(inputs[each] for each in runs.predecessors(number)))
         for source in sorted(sources or {None}, key=lambda each: each or ()):
             if source is not None:
                 yield from self.of_node(source, "result", fields)
@@ -236,7 +236,7 @@ class ValueReads:
             yield from self._result(level.path[:-1], fields, level.path)
 
     def _passed_in(self, runs: LevelAnalysis) -> list[frozenset[NodePath | None]]:
-        """For each node whose result it hands on: its own, or (transparent) that of its predecessors."""
+        """Returns for each node whose result it hands on: its own, or (transparent) that of its predecessors."""
         if runs.level.path not in self._passed:
             passed: list[frozenset[NodePath | None]] = []
             for number, node in enumerate(runs.nodes):
@@ -252,12 +252,12 @@ class ValueReads:
     @cached_property
     def writers(self) -> Mapping[str, list[NodePath]]:
         """State key → the nodes that write it with `set`, or may write it in code."""
-        found: dict[str, list[NodePath]] = {}
+        writers: dict[str, list[NodePath]] = {}
         for level in levels_of(self._spec).values():
             for name, node in level.nodes.items():
                 for key in self._spec.shared_state if self.writes_any(node) else node.set:
-                    found.setdefault(key, []).append((*level.path, name))
-        return found
+                    writers.setdefault(key, []).append((*level.path, name))
+        return writers
 
     def writes_any(self, node: NodeSpec) -> bool:
         """Tells whether code of a node may write any key of state: it can only by returning a `NodeResult`."""

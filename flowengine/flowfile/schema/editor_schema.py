@@ -30,7 +30,7 @@ from flowengine.flowfile.schema.node_kinds import BodyKeys, node_types, spec_of
 __all__ = ["json_schema"]
 
 _DIALECT: Final = "http://json-schema.org/draft-07/schema#"
-"""What editors know best."""
+"""The dialect that editors know best."""
 _NOTES: Final = {"^x-": True}
 _BY_NAME: Final = ("properties", "patternProperties")
 """Keywords whose keys are the author's names, not JSON Schema's."""
@@ -40,12 +40,12 @@ def _fail(message: str) -> None:
     raise DefinitionError(message)
 
 
-def json_schema(lost: Callable[[str], object] = _fail) -> dict[str, Any]:
-    """The schema as plain data. `lost` is told of each package's kind that cannot be had, and so is not in it."""
+def json_schema(report: Callable[[str], object] = _fail) -> dict[str, Any]:
+    """The schema as plain data. `report` is told of each package's kind that cannot be had, and so is not in it."""
     raw = FlowSpec.model_json_schema(by_alias=True)
     definitions = cast("dict[str, Any]", raw.pop("$defs"))
     definitions["FlowSpec"] = dict(raw)
-    kinds = _kinds(lost)
+    kinds = _kinds(report)
     models = {model.__name__: model for model in _models(kinds.values())}
     todo = [*(each.__name__ for each in kinds.values()), *_apart_in(raw), *_apart_in(definitions)]
     while todo:
@@ -83,14 +83,14 @@ def _apart_in(value: Any) -> Iterator[str]:
             yield from _apart_in(each)
 
 
-def _kinds(lost: Callable[[str], object]) -> dict[str, type[NodeKeys]]:
+def _kinds(report: Callable[[str], object]) -> dict[str, type[NodeKeys]]:
     """The keys of a node by its type, including types of packages."""
     kinds: dict[str, type[NodeKeys]] = {}
     for name in node_types():
         try:
             kinds[name] = spec_of(name)
         except DefinitionError as error:
-            lost(str(error))
+            report(str(error))
     return kinds
 
 
@@ -146,10 +146,10 @@ def _node(types: Mapping[str, type[NodeKeys]]) -> dict[str, Any]:
     """A node: by its `type` one of the kinds; without one an agent."""
     kinds: list[dict[str, Any]] = []
     for name, model in types.items():
-        named: dict[str, Any] = {"type": "object", "properties": {"type": {"const": name}}}
+        condition: dict[str, Any] = {"type": "object", "properties": {"type": {"const": name}}}
         if name != "agent":
-            named["required"] = ["type"]
-        kinds.append({"if": named, "then": {"$ref": f"#/$defs/{model.__name__}"}})
+            condition["required"] = ["type"]
+        kinds.append({"if": condition, "then": {"$ref": f"#/$defs/{model.__name__}"}})
     described = {
         "enum": list(types),
         "enumDescriptions": [inspect.getdoc(model) for model in types.values()],
@@ -159,23 +159,23 @@ def _node(types: Mapping[str, type[NodeKeys]]) -> dict[str, Any]:
 
 
 def _on_error(definition: Mapping[str, Any]) -> dict[str, Any]:
-    """As it is written: a word, or where to go."""
+    """Describes `on_error` as it is written: a word, or where to go."""
     then = {"type": "object", "required": ["then"], "additionalProperties": False}
     described = {"then": {"type": "string", "description": definition["properties"]["then"]["description"]}}
     return {"anyOf": [{"enum": ["fail", "skip"]}, then | {"properties": described}]}
 
 
 def _tidy(value: Any) -> Any:
-    """As editors like it: no titles, no null as a second type, defaults as they are written, room for notes."""
+    """Tidies a schema for editors: no titles, no null as a second type, defaults as they are written, and notes."""
     if isinstance(value, list):
         return [_tidy(each) for each in cast("list[Any]", value)]
     if not is_map(value):
         return value
     branches = value.get("anyOf")
     if isinstance(branches, list) and {"type": "null"} in branches:
-        left = [each for each in cast("list[Any]", branches) if each != {"type": "null"}]
+        others = [each for each in cast("list[Any]", branches) if each != {"type": "null"}]
         rest = {key: each for key, each in value.items() if key != "anyOf"}
-        return _tidy({**(left[0] if len(left) == 1 else {"anyOf": left}), **rest})
+        return _tidy({**(others[0] if len(others) == 1 else {"anyOf": others}), **rest})
     if value.get("patternProperties", {}).keys() == {ID_PATTERN}:
         value = {**value, "patternProperties": {**value["patternProperties"], **_NOTES}, "additionalProperties": False}
     tidy: dict[str, Any] = {}

@@ -72,7 +72,7 @@ RACE: Final = (
     "no node goes on with whichever branch ends first, for what a node sees never depends on timing",
     "; let a map try the alternatives with `until: results | length >= 1`, which cancels the rest",
 )
-"""What is said where a race is asked for, and what does it instead."""
+"""The message where a race is asked for, and what does it instead."""
 
 
 def refuse(code: str, message: str, **context: Any) -> PydanticCustomError:
@@ -94,8 +94,8 @@ def format_found(value: Any) -> str:
         return "a list"
     if isinstance(value, dict):
         return "a map"
-    shown = "'{}'".format(value.replace("\n", "\\n")) if isinstance(value, str) else str(value)
-    return shown if len(shown) <= 60 else f"{shown[:56]}…'"
+    text = "'{}'".format(value.replace("\n", "\\n")) if isinstance(value, str) else str(value)
+    return text if len(text) <= 60 else f"{text[:56]}…'"
 
 
 def shorten_message(text: str, most: int = 400) -> str:
@@ -384,10 +384,10 @@ def check_choices(routes: Routes) -> None:
     """Refuse routes among which no model can choose: none at all, or labels that its answer could not tell apart."""
     if not routes:
         raise refuse("FE214", "there is nothing to choose from: give at least one route", at="routes")
-    written: dict[str, str] = {}
+    labels: dict[str, str] = {}
     for label in routes:
         check_name(label, "a label", "routes")
-        other = written.setdefault(label_key(label, in_any_case=True), label)
+        other = labels.setdefault(label_key(label, in_any_case=True), label)
         if other != label:
             text = f"the labels '{other}' and '{label}' differ in upper and lower case only, or in composed letters"
             raise refuse("FE212", text, at=("routes", label))

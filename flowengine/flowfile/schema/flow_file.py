@@ -88,8 +88,8 @@ class InputSpec(Keys):
             raise refuse("FE209", "'media_types' goes with type: file; remove it", at="media_types")
         for number, each in enumerate(self.media_types or ()):
             if not is_media_pattern(each):
-                told = f"a media type is like image/png, image/* or */*, found {format_found(each)}"
-                raise refuse("FE401", told, at=("media_types", number))
+                message = f"a media type is like image/png, image/* or */*, found {format_found(each)}"
+                raise refuse("FE401", message, at=("media_types", number))
         if self.type == "file":
             if self.enum is not None:
                 raise refuse("FE209", "'enum' does not go with files; remove it", at="enum")
@@ -243,10 +243,10 @@ class FlowSpec(Keys):
     def remember(self, name: str, make: Callable[[FlowSpec], T]) -> T:
         """Returns a value computed once for this immutable spec."""
         private = cast("dict[str, dict[str, Any]]", self.__pydantic_private__)
-        known = private["_worked_out"]  # By its name pydantic would find it in five times the time.
-        if name not in known:
-            known[name] = make(self)
-        return known[name]
+        cache = private["_worked_out"]  # By its name pydantic would find it in five times the time.
+        if name not in cache:
+            cache[name] = make(self)
+        return cache[name]
 
     def with_source(self, source: SourceText) -> FlowSpec:
         """This spec, knowing where its parts stand."""

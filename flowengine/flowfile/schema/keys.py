@@ -61,14 +61,14 @@ NUMBER: Final[Shape] = {"type": "number"}
 BOOLEAN: Final[Shape] = {"type": "boolean"}
 
 
-def object_shape(names: Iterable[str], **known: Shape) -> Shape:
-    """An object with these fields; of those in `known` more is known than the name."""
-    return {"type": "object", "properties": {name: known.get(name, {}) for name in names}}
+def object_shape(names: Iterable[str], **shapes: Shape) -> Shape:
+    """An object with these fields; of those in `shapes` more is known than the name."""
+    return {"type": "object", "properties": {name: shapes.get(name, {}) for name in names}}
 
 
-def shape_of_model(model: type[BaseModel], **known: Shape) -> Shape:
+def shape_of_model(model: type[BaseModel], **shapes: Shape) -> Shape:
     """An object with the fields of a class."""
-    return object_shape(model.model_fields, **known)
+    return object_shape(model.model_fields, **shapes)
 
 
 ROUTING: Final = shape_of_model(RoutingResult, next_route=TEXT, confidence=NUMBER, reasoning=TEXT)
@@ -142,10 +142,10 @@ class OwnRoute(NamedTuple):
 
 def routes_to(routes: Mapping[str, Route], fallback: str | None = None) -> list[OwnRoute]:
     """The labels of `routes`, and the fallback where that is a node and none of them."""
-    found = [OwnRoute(label, route.to, ("routes", label, "to")) for label, route in routes.items()]
+    own_routes = [OwnRoute(label, route.to, ("routes", label, "to")) for label, route in routes.items()]
     if fallback is not None and fallback not in routes:
-        found.append(OwnRoute(FALLBACK, fallback, ("fallback",)))
-    return found
+        own_routes.append(OwnRoute(FALLBACK, fallback, ("fallback",)))
+    return own_routes
 
 
 def targets_of(routes: Mapping[str, Route], fallback: str | None) -> tuple[dict[str, str | None], str | None]:
@@ -185,10 +185,10 @@ class NodeKeys(Keys):
     @model_validator(mode="after")
     def _trusts_its_keys(self) -> NodeKeys:
         for key in self.trust or ():
-            known = ["output", *(field.alias or name for name, field in type(self).model_fields.items())]
-            if key and key not in known:
+            keys = ["output", *(field.alias or name for name, field in type(self).model_fields.items())]
+            if key and key not in keys:
                 text = f"a node of this type has no key '{key}' that could be trusted"
-                raise refuse("FE201", text, hint=did_you_mean(key, known), at=("trust", key))
+                raise refuse("FE201", text, hint=did_you_mean(key, keys), at=("trust", key))
         return self
 
     def own_routes(self) -> list[OwnRoute]:

@@ -110,11 +110,11 @@ def kind_of(name: str) -> NodeKind:
         return import_module(f"flowengine.flowfile.kinds.{name}_kind").KIND
     point = find_packaged_kinds()[name]
     kind: object = load_entry_point(point, f"the node type '{name}'")
-    said = f"the node type '{name}' of the package '{package_of(point)}'"
+    subject = f"the node type '{name}' of the package '{package_of(point)}'"
     if not isinstance(kind, NodeKind):
-        raise DefinitionError(f"{said} is no NodeKind, but {type(kind).__name__}")
+        raise DefinitionError(f"{subject} is no NodeKind, but {type(kind).__name__}")
     if (shape := kind.traits.shape) not in SHAPES:
-        raise DefinitionError(f"{said} has the unknown shape '{shape}'{did_you_mean(shape, SHAPES)}")
+        raise DefinitionError(f"{subject} has the unknown shape '{shape}'{did_you_mean(shape, SHAPES)}")
     return kind
 
 
@@ -148,8 +148,8 @@ def _read_node(value: Any) -> NodeKeys:
 def _place_problem(name: str, problem: Mapping[str, Any]) -> InitErrorDetails:
     """A problem of a node, with the node's type in front of its place."""
     context, kind = problem.get("ctx", {}), problem["type"]
-    said = PydanticCustomError(kind, "{text}", context) if kind.startswith("FE") else kind
-    return InitErrorDetails(type=said, loc=(f"<{name}>", *problem["loc"]), input=problem["input"], ctx=context)
+    kind_of_error = PydanticCustomError(kind, "{text}", context) if kind.startswith("FE") else kind
+    return InitErrorDetails(type=kind_of_error, loc=(f"<{name}>", *problem["loc"]), input=problem["input"], ctx=context)
 
 
 NodeSpec = Annotated[SerializeAsAny[NodeKeys], PlainValidator(_read_node), WithJsonSchema({})]

@@ -57,28 +57,28 @@ class ChannelKeys(Keys):
 
     @model_validator(mode="after")
     def _is_one(self) -> ChannelKeys:
-        given = [
+        keys = [
             field.alias or name for name, field in ChannelKeys.model_fields.items() if name in self.model_fields_set
         ]
         if self.type == "mail":
             if not self.to:
                 raise refuse("FE202", "a mail goes 'to' at least one address", at="type")
-            self._refuse_all(given, (*_OF_POSTS, "json", "body"))
+            self._refuse_all(keys, (*_OF_POSTS, "json", "body"))
             return self
-        self._refuse_all(given, ("to",) if self.type == "http" else ("to", "json", "body"))
+        self._refuse_all(keys, ("to",) if self.type == "http" else ("to", "json", "body"))
         if (self.url is None) == (self.url_env is None):
             raise refuse("FE202", "a channel that posts has one of 'url' and 'url_env'", at="type")
         if self.url is not None and origin_of(self.url) is None:
             raise refuse(
                 "FE401", f"expected an address such as https://host/path, found {format_found(self.url)}", at="url"
             )
-        if "json" in given and "body" in given:
+        if "json" in keys and "body" in keys:
             raise refuse("FE209", "'json' is the body already; remove 'body'", at="body")
         self._check_templates()
         return self
 
-    def _refuse_all(self, given: list[str], keys: tuple[str, ...]) -> None:
-        for key in given:
+    def _refuse_all(self, names: list[str], keys: tuple[str, ...]) -> None:
+        for key in names:
             if key in keys:
                 raise refuse("FE209", f"a channel of the type '{self.type}' takes no '{key}'", at=key)
 

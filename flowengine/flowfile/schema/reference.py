@@ -87,13 +87,13 @@ def default_of(model: type[BaseModel], name: str) -> Any:
     field = model.model_fields[name]
     if field.is_required():
         return NO_DEFAULT
-    given = field.get_default(call_default_factory=True)
-    if isinstance(given, BaseModel):
-        return NO_DEFAULT if not _says_anything(given) else given
-    if given not in _NOTHING:
-        return given
-    found = _of_constructor(model, name)
-    return NO_DEFAULT if found in _NOTHING else found
+    default = field.get_default(call_default_factory=True)
+    if isinstance(default, BaseModel):
+        return NO_DEFAULT if not _says_anything(default) else default
+    if default not in _NOTHING:
+        return default
+    parameter_default = _of_constructor(model, name)
+    return NO_DEFAULT if parameter_default in _NOTHING else parameter_default
 
 
 def _says_anything(value: BaseModel) -> bool:
@@ -107,8 +107,8 @@ def _of_constructor(model: type[BaseModel], name: str) -> Any:
     source = next((_SOURCES[each] for each in model.__mro__ if each in _SOURCES), None)
     if source is None or (name in _OTHERWISE and model not in (AgentSpec, McpServerSpec)):
         return None
-    found = signature(source.constructor).parameters.get(source.renamed.get(name, name))
-    return None if found is None or _is_made(found.default) else found.default
+    parameter = signature(source.constructor).parameters.get(source.renamed.get(name, name))
+    return None if parameter is None or _is_made(parameter.default) else parameter.default
 
 
 def _is_made(default: Any) -> bool:
@@ -220,8 +220,8 @@ def _providers() -> Iterator[str]:
         yield "|---|---|---|---|"
         for key, each in schema["parameters"].items():
             default = each["default"]
-            shown = "**required**" if each.get("required") else _default(NO_DEFAULT if default is None else default)
-            yield f"| `{key}` | {each['type'].replace('|', ' or ')} | {shown} | {_cell(each['description'])} |"
+            text = "**required**" if each.get("required") else _default(NO_DEFAULT if default is None else default)
+            yield f"| `{key}` | {each['type'].replace('|', ' or ')} | {text} | {_cell(each['description'])} |"
         yield ""
 
 
@@ -254,7 +254,7 @@ def _codes() -> Iterator[str]:
 
 
 def _object(definition: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Of alternatives the one with keys."""
+    """Returns the one of several alternatives that has keys."""
     for each in cast("list[Mapping[str, Any]]", definition.get("anyOf", [])):
         if "properties" in each:
             return {"description": definition.get("description", ""), **each}
@@ -280,8 +280,8 @@ def _shape(field: Mapping[str, Any]) -> str:
         if list(field.get("properties", ())) == ["file"]:
             return "`{file: path}`"
         return f"map to {values}" if values and values != "any value" else "map"
-    shown = {"string": "text", "integer": "whole number", "boolean": "`true` \\| `false`"}
-    return shown.get(kind, str(kind)) + _bounds(field)
+    words = {"string": "text", "integer": "whole number", "boolean": "`true` \\| `false`"}
+    return words.get(kind, str(kind)) + _bounds(field)
 
 
 def _bounds(field: Mapping[str, Any]) -> str:

@@ -87,8 +87,8 @@ def _inline(text: str) -> str:
     return _UNSAFE.sub(_escape_character, json.dumps(text, ensure_ascii=False))
 
 
-def _escape_character(found: re.Match[str]) -> str:
-    return f"\\u{ord(found[0]):04x}"
+def _escape_character(match: re.Match[str]) -> str:
+    return f"\\u{ord(match[0]):04x}"
 
 
 def _is_block(text: str) -> bool:

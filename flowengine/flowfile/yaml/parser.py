@@ -82,19 +82,19 @@ def parse_yaml(text: str, file: str | None = None) -> ParsedYaml:
 
 def refuse_characters(text: str, file: str | None) -> Diagnostic | None:
     """Reports the first character that is not allowed in a file; None if there is none."""
-    found = re.search(_FORBIDDEN_IN_ASCII if text.isascii() else _FORBIDDEN, text)
-    if found is None:
+    match = re.search(_FORBIDDEN_IN_ASCII if text.isascii() else _FORBIDDEN, text)
+    if match is None:
         return None
-    before = text[: found.start()]
-    line, column = before.count("\n") + 1, found.start() - before.rfind("\n")
-    return Diagnostic("FE114", f"the character U+{ord(found[0]):04X} may not stand here", file, line, column)
+    before = text[: match.start()]
+    line, column = before.count("\n") + 1, match.start() - before.rfind("\n")
+    return Diagnostic("FE114", f"the character U+{ord(match[0]):04X} may not stand here", file, line, column)
 
 
 class _RefusedError(Exception):
     """A problem after which reading on makes no sense; it is on the list already."""
 
 
-class _Anchored(NamedTuple):
+class _Anchor(NamedTuple):
     data: Any
     place: Place
     size: int
@@ -107,7 +107,7 @@ class _Reader:
         self.problems: list[Diagnostic] = []
         self._text = text
         self._file = file
-        self._anchors: dict[str, _Anchored | None] = {}
+        self._anchors: dict[str, _Anchor | None] = {}
         self._size = 0
         self._events: Iterator[Any] = iter(())
 
@@ -130,9 +130,9 @@ class _Reader:
         return data, place
 
     def _check_characters(self) -> None:
-        found = refuse_characters(self._text, self._file)
-        if found is not None:
-            self.problems.append(found)
+        diagnostic = refuse_characters(self._text, self._file)
+        if diagnostic is not None:
+            self.problems.append(diagnostic)
             raise _RefusedError
 
     def _value(self, event: Any, depth: int) -> tuple[Any, Place]:
@@ -155,7 +155,7 @@ class _Reader:
         else:
             data, place = self._sequence(mark, depth)
         if anchor is not None:
-            self._anchors[anchor] = _Anchored(data, place, self._size - before)
+            self._anchors[anchor] = _Anchor(data, place, self._size - before)
         return data, place
 
     def _alias(self, event: Any) -> tuple[Any, Place]:
@@ -163,11 +163,11 @@ class _Reader:
         line, column = mark.line + 1, mark.column + 1
         if event.anchor not in self._anchors:
             raise self._refuse("FE116", f"no anchor '&{event.anchor}' stands before this alias", line, column)
-        found = self._anchors[event.anchor]
-        if found is None:
+        anchor = self._anchors[event.anchor]
+        if anchor is None:
             raise self._refuse("FE111", f"the alias '*{event.anchor}' stands inside its own anchor", line, column)
-        self._count(found.size, mark)
-        return found.data, found.place
+        self._count(anchor.size, mark)
+        return anchor.data, anchor.place
 
     def _count(self, size: int, mark: Any) -> None:
         self._size += size

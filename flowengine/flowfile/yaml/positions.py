@@ -29,17 +29,17 @@ class SourceText:
     place: Place | None
     texts: Mapping[Path, str] = field(default_factory=dict[Path, str], init=False)
     """The files that texts of it were taken from: path as it is shown → text."""
-    _taken: Mapping[KeyPath, Path] = field(default_factory=dict["KeyPath", Path], init=False)
+    _file_by_place: Mapping[KeyPath, Path] = field(default_factory=dict["KeyPath", Path], init=False)
     _origins: dict[int, list[int]] = field(default_factory=dict[int, "list[int]"], init=False)
     _lines: list[int] = field(default_factory=list[int], init=False)
 
     def take(self, texts: Mapping[Path, str], places: Mapping[KeyPath, Path]) -> None:
         """Know which values are texts of other files."""
-        self.texts, self._taken = texts, places
+        self.texts, self._file_by_place = texts, places
 
     def file_of(self, path: KeyPath) -> Path | None:
         """The file that the characters of a text stand in."""
-        return self._taken.get(path, self.path)
+        return self._file_by_place.get(path, self.path)
 
     def find(self, path: str | KeyPath) -> Place | None:
         """The place of the value at a path, or of the nearest part round it."""
@@ -53,7 +53,7 @@ class SourceText:
         return at
 
     def call(self, path: KeyPath, name: str) -> None:
-        """From here on what stands at a path is found under another name too."""
+        """Gives the value at a path a second name, under which it is found from here on."""
         holder, place = self.find(path[:-1]), self.find(path)
         if holder is not None and place is not None and isinstance(holder.children, dict):
             holder.children.setdefault(name, place)
@@ -72,19 +72,19 @@ class SourceText:
 
     def inside(self, path: str | KeyPath, text: str, line: int, column: int) -> tuple[int, int]:
         """Line and column, in the file, of a line and column of the text that the value at a path holds."""
-        if path in self._taken:
+        if path in self._file_by_place:
             return line, column
         place = self.find(path)
         if place is None:
             return 1, 1
         if place.style is None and "\n" not in text and place.end - place.start == len(text):
             return place.line, place.column + min(column - 1, len(text)) if line == 1 else place.column
-        found = self._origins.get(place.start)
-        if found is None:
-            found = self._origins[place.start] = origins(self.text, place, text)
-        if not found:
+        offsets = self._origins.get(place.start)
+        if offsets is None:
+            offsets = self._origins[place.start] = origins(self.text, place, text)
+        if not offsets:
             return place.line, place.column
-        return self._at(found[min(_offset(text, line, column), len(found) - 1)])
+        return self._at(offsets[min(_offset(text, line, column), len(offsets) - 1)])
 
     def _at(self, offset: int) -> tuple[int, int]:
         if not self._lines:
@@ -108,15 +108,15 @@ def _child(place: Place | None, part: str | int) -> Place | None:
 def _offset(text: str, line: int, column: int) -> int:
     start = 0
     for _ in range(line - 1):
-        found = text.find("\n", start)
-        if found < 0:
+        line_end = text.find("\n", start)
+        if line_end < 0:
             return len(text)
-        start = found + 1
+        start = line_end + 1
     return min(start + column - 1, len(text))
 
 
 def origins(source: str, place: Place, text: str) -> list[int]:
-    """For each character of a scalar's text, and for its end, the offset in the source that it came from.
+    """Returns the source offset of each character of a scalar's text, and of its end.
 
     Empty where the replay does not arrive at the text (then the scalar's start has to do).
     """
@@ -127,7 +127,7 @@ def origins(source: str, place: Place, text: str) -> list[int]:
 
 def _block(source: str, place: Place, text: str) -> list[int]:
     """Blocks: each line of the source is a run of the text; between two runs there are blanks and breaks."""
-    found: list[int] = []
+    offsets: list[int] = []
     at = source.find("\n", place.start) + 1
     indent: int | None = None
     reached = 0
@@ -144,12 +144,12 @@ def _block(source: str, place: Place, text: str) -> list[int]:
                 start += 1
             if not text.startswith(content, start):
                 return []
-            found += [at] * (start - reached)
-            found += range(at + indent, at + indent + len(content))
+            offsets += [at] * (start - reached)
+            offsets += range(at + indent, at + indent + len(content))
             reached = start + len(content)
         at = stop + 1
-    found += [found[-1] + 1 if found else place.start] * (len(text) + 1 - len(found))
-    return found
+    offsets += [offsets[-1] + 1 if offsets else place.start] * (len(text) + 1 - len(offsets))
+    return offsets
 
 
 def _indent(line: str, text: str) -> int:
@@ -164,39 +164,39 @@ _LENGTHS: Final = {"x": 4, "u": 6, "U": 10}
 
 def _flow(source: str, place: Place, text: str) -> list[int]:
     """Plain and quoted texts: escapes are one character, a run of blanks with breaks in it is folded."""
-    found: list[int] = []
+    offsets: list[int] = []
     quoted = place.style in ("'", '"')
     at, end = (place.start + 1, place.end - 1) if quoted else (place.start, place.end)
-    while at < end and len(found) < len(text):
+    while at < end and len(offsets) < len(text):
         char = source[at]
         if char == "\\" and place.style == '"':
-            at = _escape(source, at, found)
+            at = _escape(source, at, offsets)
         elif char in " \t\r\n":
-            at = _blanks(source, at, end, found)
+            at = _blanks(source, at, end, offsets)
         else:
-            found.append(at)
+            offsets.append(at)
             at += 2 if place.style == "'" and char == "'" else 1
-    if len(found) != len(text):
+    if len(offsets) != len(text):
         return []
-    return [*found, end]
+    return [*offsets, end]
 
 
-def _escape(source: str, at: int, found: list[int]) -> int:
+def _escape(source: str, at: int, offsets: list[int]) -> int:
     after = source[at + 1]
     if after in "\r\n":
         at += 2 if source[at + 1 : at + 3] != "\r\n" else 3
         while source[at] in " \t\r\n":
-            found += [at] if source[at] == "\n" else []
+            offsets += [at] if source[at] == "\n" else []
             at += 1
         return at
-    found.append(at)
+    offsets.append(at)
     return at + _LENGTHS.get(after, 2)
 
 
-def _blanks(source: str, at: int, end: int, found: list[int]) -> int:
+def _blanks(source: str, at: int, end: int, offsets: list[int]) -> int:
     stop = at
     while stop < end and source[stop] in " \t\r\n":
         stop += 1
     breaks = source.count("\n", at, stop)
-    found += [at] * max(1, breaks - 1) if breaks else range(at, stop)
+    offsets += [at] * max(1, breaks - 1) if breaks else range(at, stop)
     return stop
