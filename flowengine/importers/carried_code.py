@@ -66,20 +66,20 @@ class StandIn:
 
     @cached_property
     def names(self) -> frozenset[str]:
-        """What it has of the framework: all that it defines at its top."""
-        found: set[str] = set()
+        """The framework's names that it defines at its top."""
+        names: set[str] = set()
         for each in ast.parse(self.text).body:
             if isinstance(each, PythonFunction | ast.ClassDef):
-                found.add(each.name)
-            found |= {name for target in targets_of(each) for name in map(call_name, [target])}
-        return frozenset(each for each in found if not each.startswith("_"))
+                names.add(each.name)
+            names |= {name for target in targets_of(each) for name in map(call_name, [target])}
+        return frozenset(each for each in names if not each.startswith("_"))
 
-    def lead(self, given: Import) -> str | None:
+    def lead(self, statement: Import) -> str | None:
         """The line that stands for an import of the framework; None where nothing can."""
-        has_all = given.names and all(name in self.names for name, _ in given.names)
-        if not has_all or not re.fullmatch(self.homes, given.module):
+        has_all = statement.names and all(name in self.names for name, _ in statement.names)
+        if not has_all or not re.fullmatch(self.homes, statement.module):
             return None
-        names = ", ".join(f"{name} as {alias}" if alias else name for name, alias in given.names)
+        names = ", ".join(f"{name} as {alias}" if alias else name for name, alias in statement.names)
         return f"from {self.module} import {names}"
 
 
@@ -97,7 +97,7 @@ class Wrapper(NamedTuple):
     """A function of `imported_steps`: it imports what it calls when it is called, as `original`."""
 
     parameters: Sequence[str]
-    """As Python writes them."""
+    """The parameters as Python writes them."""
     module: str
     imported: str
     """The function or the class of the module."""
@@ -159,14 +159,14 @@ class CarriedCode:
 
     def problem_of(self, name: str) -> str:
         """Explains why a file, or one that it imports, cannot be copied; empty if it can."""
-        return next((found for each in self.closure(name) if (found := self.module(each).problem)), "")
+        return next((problem for each in self.closure(name) if (problem := self.module(each).problem)), "")
 
     def needs_of(self, name: str) -> list[str]:
         """The packages that have to be installed for a file."""
         return sorted({package for each in self.closure(name) for package in self._packages(each)})
 
     def need(self, name: str) -> None:
-        """From here on only files that are needed go along: this one and those that it imports."""
+        """Lets only files that are needed go along from here on: this one and those that it imports."""
         self._needed = {*(self._needed or ()), *self.closure(name)}
 
     def need_nothing(self) -> None:
@@ -203,13 +203,13 @@ class CarriedCode:
 
     def closure(self, name: str) -> Iterator[str]:
         """The file and those of the source that it imports, directly or not, with the packages they lie in."""
-        seen: set[str] = set()
+        members: set[str] = set()
         waiting = [name]
         while waiting:
             at = waiting.pop()
-            if at in seen:
+            if at in members:
                 continue
-            seen.add(at)
+            members.add(at)
             yield at
             waiting += [
                 each for one in self.module(at).source.imports for each in self.own_files(one.module, one.names, at)
@@ -273,22 +273,24 @@ def argument_name(name: str) -> str:
     """
     if re.fullmatch(r"[a-z][a-z0-9_]*", name) and not keyword.iskeyword(name):
         return name
-    found = re.sub(r"\W", "_", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name)).lower().strip("_")
-    found = f"{found}_" if keyword.iskeyword(found) else found
-    return found if re.fullmatch(r"[a-z][a-z0-9_]*", found) else f"a_{len(name)}"
+    result = re.sub(r"\W", "_", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name)).lower().strip("_")
+    result = f"{result}_" if keyword.iskeyword(result) else result
+    return result if re.fullmatch(r"[a-z][a-z0-9_]*", result) else f"a_{len(name)}"
 
 
-def wrap_function(module: str, found: PythonFunction, called: str = "original", *, is_method: bool = False) -> Wrapper:
+def wrap_function(
+    module: str, function: PythonFunction, called: str = "original", *, is_method: bool = False
+) -> Wrapper:
     """A function that calls one of a module, with parameters as `with` of a node may call them.
 
     `is_method`: its first parameter is the object that `called` names.
     """
-    given = found.args
-    head = [re.sub(r"^\w+", lambda one: argument_name(one[0]), each) for each in parameters_of(found)][is_method:]
-    passed = [argument_name(each.arg) for each in given.posonlyargs][is_method:]
-    named = [*given.args, *given.kwonlyargs][is_method and not given.posonlyargs :]
-    passed += [f"{each.arg}={argument_name(each.arg)}" for each in named]
-    passed += [f"**{given.kwarg.arg}"] if given.kwarg and not is_method else []
-    is_async = isinstance(found, ast.AsyncFunctionDef)
+    signature = function.args
+    head = [re.sub(r"^\w+", lambda one: argument_name(one[0]), each) for each in parameters_of(function)][is_method:]
+    passed = [argument_name(each.arg) for each in signature.posonlyargs][is_method:]
+    by_name = [*signature.args, *signature.kwonlyargs][is_method and not signature.posonlyargs :]
+    passed += [f"{each.arg}={argument_name(each.arg)}" for each in by_name]
+    passed += [f"**{signature.kwarg.arg}"] if signature.kwarg and not is_method else []
+    is_async = isinstance(function, ast.AsyncFunctionDef)
     body = f"return {'await ' if is_async else ''}{called}({', '.join(passed)})"
-    return Wrapper(head, module, found.name, body, is_async=is_async)
+    return Wrapper(head, module, function.name, body, is_async=is_async)

@@ -35,7 +35,7 @@ def literal(text: str, *, is_end: bool = True) -> str:
     >>> literal('{"a": {{b}} }')
     '{"a": {{ "{{" }}b}} }'
     """
-    return re.sub(r"\{[{%#]" if is_end else r"\{(?:[{%#]|\Z)", lambda found: f'{{{{ "{found[0]}" }}}}', text)
+    return re.sub(r"\{[{%#]" if is_end else r"\{(?:[{%#]|\Z)", lambda match: f'{{{{ "{match[0]}" }}}}', text)
 
 
 def escape_text(text: str, *, is_end: bool = False) -> str:
@@ -62,11 +62,11 @@ def fill_text(
     """
     parts: list[str] = []
     at = 0
-    for found in pattern.finditer(text):
-        meant = meaning(found)
-        if meant is not None:
-            parts += [escape(text[at : found.start()]), meant]
-            at = found.end()
+    for match in pattern.finditer(text):
+        replacement = meaning(match)
+        if replacement is not None:
+            parts += [escape(text[at : match.start()]), replacement]
+            at = match.end()
     return "".join([*parts, last(text[at:])])
 
 
@@ -120,8 +120,8 @@ def quote(text: str) -> str:
     >>> print(quote('a "b"'), quote("{{ c"))
     "a \"b\"" ("{" ~ "{ c")
     """
-    found = re.sub(r"\{(?=[{%#])|\}(?=\})|%(?=\})|#(?=\})", r'\g<0>" ~ "', json.dumps(text, ensure_ascii=False))
-    return f"({found})" if found.count('"') != json.dumps(text).count('"') else found
+    literal_text = re.sub(r"\{(?=[{%#])|\}(?=\})|%(?=\})|#(?=\})", r'\g<0>" ~ "', json.dumps(text, ensure_ascii=False))
+    return f"({literal_text})" if literal_text.count('"') != json.dumps(text).count('"') else literal_text
 
 
 def quote_value(value: Any, quote_text: Callable[[str], str] = quote) -> str:

@@ -79,7 +79,7 @@ class Element(NamedTuple):
     note: str = ""
     """mapped: as what; changed: which change; lost: why."""
     by_hand: str = ""
-    """What is left to do; of a lost element always said."""
+    """The work that is left for a person; never empty for a lost element."""
 
 
 class ImportLedger:
@@ -112,17 +112,19 @@ class ImportLedger:
         """A file that is copied as it is."""
         self.elements.append(Element(what, origin, "kept", note))
 
-    def note_unread(self, kind: str, watched: Mapping[str, Any], origin: SourcePlace, known: Collection[str]) -> None:
-        """Keys of an element of some kind that its reader did not ask for; `known` ones are not told."""
-        if keys := take_unread(watched, known):
+    def note_unread(
+        self, kind: str, watched: Mapping[str, Any], origin: SourcePlace, other_keys: Collection[str]
+    ) -> None:
+        """Keys of an element of some kind that its reader did not ask for; `other_keys` ones are not told."""
+        if keys := take_unread(watched, other_keys):
             self._unread.setdefault(kind, (origin, set()))[1].update(each[:_LONGEST_KEY] for each in keys)
 
     def tell_unread(self) -> None:
         """Tell the keys that nothing read, once a kind and key, at the first element that has some."""
         for kind, (origin, keys) in sorted(self._unread.items()):
-            told = sorted(keys)
-            for at in range(0, len(told), _KEYS_AT_ONCE):
-                change = f"nothing here reads {', '.join(told[at : at + _KEYS_AT_ONCE])}"
+            names = sorted(keys)
+            for at in range(0, len(names), _KEYS_AT_ONCE):
+                change = f"nothing here reads {', '.join(names[at : at + _KEYS_AT_ONCE])}"
                 self.note_changed(f"keys of {kind}", origin, change, "see whether the flow needs them")
         self._unread.clear()
 
@@ -131,7 +133,7 @@ class ImportLedger:
 
     @property
     def share(self) -> float:
-        """Of the elements that count, those that the written flow does; of none: all."""
+        """The share of the elements that count which the written flow does; 1 if none counts."""
         counted = sum(each.outcome != "kept" for each in self.elements)
         return 1 - self.count("lost") / counted if counted else 1.0
 
@@ -157,7 +159,7 @@ class FlowStep:
     """Further keys of the node, as the format has them."""
     body: list[FlowStep] = field(default_factory=list["FlowStep"])
     sample: Any = None
-    """What the flow test has it answer, where the templates do not tell what shape that has."""
+    """The step's answer in the flow test, where the templates do not tell its shape."""
 
     # --- What the node says
 
@@ -166,14 +168,14 @@ class FlowStep:
         self.kind, self.call, self.arguments = "function", GIVE, {"value": value}
         return self
 
-    def write_state(self, given: Mapping[str, Any]) -> FlowStep:
+    def write_state(self, values: Mapping[str, Any]) -> FlowStep:
         """Make it a function that gives the values of keys of the state, and writes them."""
-        if len(given) == 1:
-            [(key, value)] = given.items()
+        if len(values) == 1:
+            [(key, value)] = values.items()
             self.keys["set"] = {key: to_tag("output")}
             return self.give(value)
-        self.keys["set"] = {key: to_tag(f"output.{key}") for key in given}
-        return self.give(dict(given))
+        self.keys["set"] = {key: to_tag(f"output.{key}") for key in values}
+        return self.give(dict(values))
 
     def choose(self, tests: Sequence[tuple[str, str]]) -> None:
         """Make it a condition. `tests`: label and expression, in their order; a lone one has the label `then`."""
@@ -210,7 +212,7 @@ class FlowStep:
         """The nodes that its labels lead to."""
         exits = [(self.keys, "then"), (self.keys, "else"), *((each, "then") for each in self.keys.get("cases", ()))]
         exits += [(each, "to") for each in self.keys.get("routes", {}).values()]
-        return [found for at, key in exits if isinstance(found := at.get(key), str)]
+        return [target for at, key in exits if isinstance(target := at.get(key), str)]
 
     def test_of(self, label: str) -> str:
         """The expression that says whether it took a label."""
@@ -224,7 +226,7 @@ class FlowStep:
         for key in ("description", "agent"):
             if key in keys:
                 node[key] = keys.pop(key)
-        given = {
+        node_keys = {
             "needs": self.needs,
             "when": self.when,
             "call": self.call,
@@ -234,7 +236,7 @@ class FlowStep:
             "prompt": self.prompt,
             "with": self.arguments,
         }
-        node |= {key: value for key, value in given.items() if value not in (None, [], {})}
+        node |= {key: value for key, value in node_keys.items() if value not in (None, [], {})}
         node |= keys
         if self.body:
             node["nodes"] = {each.id: each.to_node() for each in self.body}
@@ -283,7 +285,7 @@ class Stub:
     call: str
     """`module:function`."""
     parameters: Sequence[str] = ()
-    """As Python writes them: `text: str`, `limit: int = 3`, `*rest`; names alone where more is not known."""
+    """The parameters as Python writes them: `text: str`, `limit: int = 3`, `*rest`; names alone if no more is known."""
     why: str = ""
     origin: SourcePlace = NOWHERE
     returns: str = ""
@@ -341,11 +343,11 @@ class ImportedProject:
             while self._variables[name] in self.environment or self._variables[name] in os.environ:
                 self._alike[base] += 1
                 self._variables[name] = f"{base}_{self._alike[base] + 1}"
-        found = self._variables[name]
-        self.environment[found] = why
-        if is_read and found not in (allowed := self.settings.setdefault("allow_env", [])):
-            allowed.append(found)
-        return found
+        variable = self._variables[name]
+        self.environment[variable] = why
+        if is_read and variable not in (allowed := self.settings.setdefault("allow_env", [])):
+            allowed.append(variable)
+        return variable
 
     def need_key(self, variable: str, why: str = "the key of the model") -> None:
         """The variable of a vendor's key, which goes to that vendor alone."""
@@ -381,11 +383,11 @@ class ImportedProject:
 
 def reach_from(starts: Iterable[str], after: Callable[[str], Iterable[str]], without: str | None = None) -> set[str]:
     """The nodes of a graph that ways lead to, from some on; no way goes through `without`."""
-    found: set[str] = set()
+    reach: set[str] = set()
     work = list(starts)
     while work:
         each = work.pop()
-        if each not in found and each != without:
-            found.add(each)
+        if each not in reach and each != without:
+            reach.add(each)
             work += after(each)
-    return found
+    return reach

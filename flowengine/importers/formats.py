@@ -52,29 +52,31 @@ class Found(NamedTuple):
 def find_sources(tree: SourceTree, below: str, name: str | None = None) -> list[Found]:
     """Finds importable sources in a file or below a folder; `name` restricts the format."""
     if name is not None and name not in FORMATS:
-        known = did_you_mean(name, FORMATS) or f"; there are: {', '.join(FORMATS)}"
-        raise InputError(f"there is no format '{name}'{known}")
+        hint = did_you_mean(name, FORMATS) or f"; there are: {', '.join(FORMATS)}"
+        raise InputError(f"there is no format '{name}'{hint}")
     is_folder = (tree.root / below).is_dir()
     files = list(tree.files(below)) if is_folder else [below]
-    found: list[Found] = []
+    sources: list[Found] = []
     for each in [name] if name else FORMATS:
-        taken = {one.file for one in found}
-        found += [Found(each, file) for file in _reader(each).find(tree, files) if file not in taken]
-    return sorted(found, key=lambda each: (len(Path(each.file).parts), each.file))
+        files_in_use = {one.file for one in sources}
+        sources += [Found(each, file) for file in _reader(each).find(tree, files) if file not in files_in_use]
+    return sorted(sources, key=lambda each: (len(Path(each.file).parts), each.file))
 
 
-def read_source(tree: SourceTree, found: Found) -> ImportedProject:
+def read_source(tree: SourceTree, source: Found) -> ImportedProject:
     """Read one source; `InputError` where it has nothing that a flow could do."""
     try:
-        project = _reader(found.format).read(tree, found.file)
+        project = _reader(source.format).read(tree, source.file)
     except RecursionError:
-        raise InputError(f"{found.file}: it, or a file that it names, is nested too deep to be read") from None
+        raise InputError(f"{source.file}: it, or a file that it names, is nested too deep to be read") from None
     project.ledger.tell_unread()
     if not any(each.steps for each in project.flows):
         read = [f"{' '.join(each.what.split()):.60} ({each.origin}{', not mapped' * (each.outcome == 'lost')})"
                 for each in project.ledger.elements]  # fmt: skip
-        told = ", ".join([*read[:_TOLD], *(["…"] if len(read) > _TOLD else [])]) or "nothing"
-        raise InputError(f"{found.file}: {project.format} without a node, so there is no flow to write; read: {told}")
+        summary = ", ".join([*read[:_TOLD], *(["…"] if len(read) > _TOLD else [])]) or "nothing"
+        raise InputError(
+            f"{source.file}: {project.format} without a node, so there is no flow to write; read: {summary}"
+        )
     return project
 
 

@@ -21,8 +21,8 @@ class Names:
     ['fetch_text', 'fetch_text_2', 'n_2nd_try', 'step', 'step_2']
     """
 
-    def __init__(self, taken: Iterable[str] = ()) -> None:
-        self._taken = {*_TAKEN, *taken}
+    def __init__(self, names: Iterable[str] = ()) -> None:
+        self._names = {*_TAKEN, *names}
         self._last: dict[str, int] = {}
 
     def id(self, name: object, otherwise: str = "step") -> str:
@@ -32,13 +32,13 @@ class Names:
         base = re.sub(r"[^a-z0-9]+", "_", spaced.lower()).strip("_")[:80].strip("_")
         base = base if not base[:1].isdigit() else f"n_{base}"
         base = base or otherwise
-        number, found = self._last.get(base, 1), base
-        while found in self._taken or keyword.iskeyword(found):
+        number, candidate = self._last.get(base, 1), base
+        while candidate in self._names or keyword.iskeyword(candidate):
             number += 1
-            found = f"{base}_{number}"
+            candidate = f"{base}_{number}"
         self._last[base] = number
-        self._taken.add(found)
-        return found
+        self._names.add(candidate)
+        return candidate
 
 
 class FieldNames(Names):
@@ -50,4 +50,4 @@ class FieldNames(Names):
 
     def __init__(self) -> None:
         super().__init__()
-        self._taken = set[str]()
+        self._names = set[str]()

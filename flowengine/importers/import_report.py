@@ -24,8 +24,8 @@ _WORDS: Final = {
 def format_counts(project: ImportedProject) -> str:
     """Formats how many elements were imported, as a sentence without its full stop."""
     count = project.ledger.count
-    mapped, changed, lost = count("mapped"), count("changed"), count("lost")
-    return f"{mapped + changed + lost} elements: {mapped} mapped, {changed} mapped with a change, {lost} not mapped"
+    mapped, changed, rest = count("mapped"), count("changed"), count("lost")
+    return f"{mapped + changed + rest} elements: {mapped} mapped, {changed} mapped with a change, {rest} not mapped"
 
 
 def format_report(project: ImportedProject, files: Sequence[str], problems: Sequence[Diagnostic]) -> str:
@@ -40,8 +40,8 @@ def _lines(project: ImportedProject, files: Sequence[str], problems: Sequence[Di
     yield f"{format_counts(project)}."
     errors = [each for each in problems if each.severity == "error"]
     warnings = len(problems) - len(errors)
-    told = f"{len(errors)} errors" if errors else "no errors" if warnings else "no problems"
-    yield f"`flowengine validate` says of the result: {told}{f', {warnings} warnings' if warnings else ''}."
+    counts = f"{len(errors)} errors" if errors else "no errors" if warnings else "no problems"
+    yield f"`flowengine validate` says of the result: {counts}{f', {warnings} warnings' if warnings else ''}."
     yield ""
     yield from _by_hand(elements, errors)
     yield "## Before the first run"
@@ -52,8 +52,8 @@ def _lines(project: ImportedProject, files: Sequence[str], problems: Sequence[Di
         yield f"- Set `{escape_code(name)}`: {escape_cell(why)}."
     hosts = (*project.settings.get("allow_http", ()), *project.settings.get("allow_mcp", ()))
     for address, *variables in (str(each).split(" ") for each in hosts):
-        sent = f", with {', '.join(f'`{escape_code(each)}`' for each in variables)}" if variables else ""
-        yield f"- Flows may ask `{escape_code(address)}`{sent}: the source says so. See that it is whom you mean."
+        headers = f", with {', '.join(f'`{escape_code(each)}`' for each in variables)}" if variables else ""
+        yield f"- Flows may ask `{escape_code(address)}`{headers}: the source says so. See that it is whom you mean."
     if "requirements.txt" in files:
         yield "- Install what the code needs: `pip install -r requirements.txt`."
     tests = [each for each in files if each.endswith(".flowtest.yaml")]
@@ -68,13 +68,13 @@ def _lines(project: ImportedProject, files: Sequence[str], problems: Sequence[Di
     by_file: dict[str, list[Element]] = {}
     for each in elements:
         by_file.setdefault(each.origin.file, []).append(each)
-    for file, found in by_file.items():
+    for file, rows in by_file.items():
         yield ""
         yield f"### {escape_cell(file)}"
         yield ""
         yield "| line | element | | |"
         yield "|---|---|---|---|"
-        for each in sorted(found, key=lambda one: one.origin.line):
+        for each in sorted(rows, key=lambda one: one.origin.line):
             note = "; ".join(filter(None, (each.note, each.by_hand and f"by hand: {each.by_hand}")))
             yield f"| {each.origin.line} | {escape_cell(each.what)} | {_WORDS[each.outcome]} | {escape_cell(note)} |"
 
@@ -86,16 +86,16 @@ def _by_hand(elements: Sequence[Element], errors: Sequence[Diagnostic]) -> Itera
     yield "## What is left to do by hand"
     yield ""
     for each in todo:
-        told = f"{escape_cell(str(each.origin))}, {escape_cell(each.what)}: {escape_cell(each.note)}"
-        yield f"- {told}. {_sentence(each.by_hand)}"
+        description = f"{escape_cell(str(each.origin))}, {escape_cell(each.what)}: {escape_cell(each.note)}"
+        yield f"- {description}. {_sentence(each.by_hand)}"
     for problem in errors:
         yield f"- {escape_cell(str(problem))}"
     yield ""
 
 
 def _sentence(text: str) -> str:
-    told = escape_cell(text)
-    return f"{told[:1].upper()}{told[1:]}{'' if told.endswith('.') else '.'}"
+    sentence = escape_cell(text)
+    return f"{sentence[:1].upper()}{sentence[1:]}{'' if sentence.endswith('.') else '.'}"
 
 
 def escape_cell(text: str) -> str:

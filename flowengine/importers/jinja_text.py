@@ -35,7 +35,7 @@ _FIELD: Final = re.compile(
     r"(?P<path>(?!loop\b)[^\W\d]\w*+(?:\.[^\W\d]\w*+|\[[0-9]++\]|\[\"[^\"]*+\"\]|\['[^']*+'\])++)"
     r"(?=\s*(?:[-+]?[}%]\}|if\s|\|\s*(?!d\b|default\b|tojson\b)))"
 )
-"""What a tag prints or goes through, where it is a field of something."""
+"""A field of something that a tag prints or goes through."""
 _RAW: Final = re.compile(r"\{%[-+]?\s*raw\b")
 _RENDERING_MODULE: Final = '''\
 """Renders the Jinja templates that use more than templates of flows have; the files stand in `templates/`."""
@@ -109,14 +109,14 @@ def _find_tags(text: str) -> Iterator[tuple[int, int]]:
     """Finds tags and comments in linear time; an unterminated one does not count."""
     endless: set[str] = set()
     at = 0
-    while (found := _OPENING.search(text, at)) is not None:
-        end = -1 if found[0] in endless else text.find(_CLOSING[found[0]], found.end())
+    while (opening := _OPENING.search(text, at)) is not None:
+        end = -1 if opening[0] in endless else text.find(_CLOSING[opening[0]], opening.end())
         if end < 0:
-            endless.add(found[0])
-            at = found.start() + 1
+            endless.add(opening[0])
+            at = opening.start() + 1
         else:
             at = end + 2
-            yield found.start(), at
+            yield opening.start(), at
 
 
 def _replace_methods(text: str) -> str:
@@ -139,16 +139,16 @@ def _fill_fields(text: str) -> str:
     parts: list[str] = []
     at = 0
     for start, end in _find_tags(text):
-        found = _FIELD.match(text, start, end)
-        if found is not None:
+        field = _FIELD.match(text, start, end)
+        if field is not None:
             default = '""' if text.startswith("{{", start) else "[]"
-            parts += [text[at : found.end()], f" | default({default})"]
-            at = found.end()
+            parts += [text[at : field.end()], f" | default({default})"]
+            at = field.end()
     return "".join([*parts, text[at:]])
 
 
 def _rename(text: str, parsed: ParsedTemplate, names: Mapping[str, str]) -> Converted:
-    starts = [0, *(found.end() for found in re.finditer("\n", text))]
+    starts = [0, *(match.end() for match in re.finditer("\n", text))]
     edits: dict[int, tuple[str, str]] = {}
     missing: dict[str, None] = {}
     for reference in parsed.references:
@@ -162,8 +162,8 @@ def _rename(text: str, parsed: ParsedTemplate, names: Mapping[str, str]) -> Conv
             missing[name] = None
             instead = '""'
         at = starts[reference.line - 1] + reference.column - 1
-        found = _NAME.match(text, at)
-        if found is None or found[0] != name:
+        match = _NAME.match(text, at)
+        if match is None or match[0] != name:
             return Converted(text, f"'{name}' cannot be placed")
         edits[at] = (name, instead)
     parts: list[str] = []

@@ -57,8 +57,8 @@ def drop_refused(model: str | None, keys: dict[str, Any]) -> list[str]:
         vendor = choose(VendorQuestion(model or "", None, {}))
     except ModelConfigError:
         return []
-    given = {key: keys[key] for key in (*RANGES, "stop") if key in keys}
-    refused = list(find_refusals(vendor.provider, vendor.name, given))
+    options = {key: keys[key] for key in (*RANGES, "stop") if key in keys}
+    refused = list(find_refusals(vendor.provider, vendor.name, options))
     return [
         f"`{each.option}` is left out, since {each.reason}"
         for each in refused

@@ -28,7 +28,7 @@ from flowengine.importers.sample_values import Shapes, sample_of_schema
 __all__ = ["OWN_FILES", "Written", "find_asks", "write_project"]
 
 OWN_FILES: Final = frozenset({"flowengine.toml", "IMPORT.md", "tests", "pyproject.toml"})
-"""What no carried file may be called."""
+"""Names that no carried file may have."""
 _SAMPLE_IMAGE: Final = bytes.fromhex(
     "89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c4890000000d4944415478da63fcffffff7f0009fb03fd"
     "05434bca0000000049454e44ae426082"
@@ -120,10 +120,10 @@ def _check(file: Path) -> list[Diagnostic]:
 
 
 def _validate(project: ImportedProject, target: Path, check: Check) -> list[Diagnostic]:
-    found: list[Diagnostic] = []
+    diagnostics: list[Diagnostic] = []
     for flow in project.flows:
-        found += check(target / f"{flow.name}.yaml")
-    return list(dict.fromkeys(found))
+        diagnostics += check(target / f"{flow.name}.yaml")
+    return list(dict.fromkeys(diagnostics))
 
 
 def _list_files(project: ImportedProject) -> Iterator[tuple[str, bytes | str]]:
@@ -220,13 +220,13 @@ def _clean_line(text: str) -> str:
 
 
 def find_asks(project: ImportedProject) -> Mapping[str, Sequence[str]]:
-    """What the source asks for: key of the project file → its entries. Functions that the import wrote are its own."""
-    brought = {each.path.partition("/")[0].removesuffix(".py") for each in project.files}
-    asked = {
-        "allow_calls": [each for each in _modules_of(project) if each.partition(".")[0] in brought],
+    """The source's requests: key of the project file → its entries. Functions that the import wrote are its own."""
+    modules = {each.path.partition("/")[0].removesuffix(".py") for each in project.files}
+    requests = {
+        "allow_calls": [each for each in _modules_of(project) if each.partition(".")[0] in modules],
         **{key: sorted(project.settings.get(key, ())) for key in ("allow_env", "allow_http", "allow_mcp")},
     }
-    return {key: entries for key, entries in asked.items() if entries}
+    return {key: entries for key, entries in requests.items() if entries}
 
 
 def _modules_of(project: ImportedProject) -> Sequence[str]:
@@ -311,9 +311,9 @@ def _format_test(flow: ImportedFlow, project: ImportedProject) -> str:
             fakes["tools"][str(step.keys["tool"]).replace(".", "_").rpartition(":")[2]] = {"returns": value}
     inputs = {**_sample_inputs(flow), **flow.samples}
     outputs = {
-        name: answers[found[1]]
+        name: answers[match[1]]
         for name, text in flow.outputs.items()
-        if (found := re.fullmatch(r"\{\{ nodes\.(\w+)\.output \}\}", text)) and found[1] in answers
+        if (match := re.fullmatch(r"\{\{ nodes\.(\w+)\.output \}\}", text)) and match[1] in answers
     }
     case: dict[str, Any] = {"name": "it runs to its end with answers that are made up"}
     fakes = {key: value for key, value in fakes.items() if value}
@@ -360,20 +360,20 @@ def _sample_of(step: FlowStep, shapes: Shapes) -> Any:
 
 def _sample_inputs(flow: ImportedFlow) -> dict[str, Any]:
     shapes = Shapes(flow)
-    found: dict[str, Any] = {}
+    samples: dict[str, Any] = {}
     for name, spec in flow.inputs.items():
         if "default" in spec:
             continue
         kind = spec.get("type")
         if kind == "file":
-            found[name] = _SAMPLE_PATH
+            samples[name] = _SAMPLE_PATH
         elif "schema" in spec:
-            found[name] = sample_of_schema(spec["schema"], name)
+            samples[name] = sample_of_schema(spec["schema"], name)
         elif kind in ("array", "object"):
-            made = shapes.of("inputs", name, otherwise=None)
-            fits = isinstance(made, list if kind == "array" else dict)
-            found[name] = made if fits else ["sample"] if kind == "array" else {"sample": "value"}
+            sample = shapes.of("inputs", name, otherwise=None)
+            fits = isinstance(sample, list if kind == "array" else dict)
+            samples[name] = sample if fits else ["sample"] if kind == "array" else {"sample": "value"}
         else:
-            given = shapes.of("inputs", name, otherwise=None) if kind is None else None
-            found[name] = given or sample_of_schema({"type": "string", **spec}, name)
-    return found
+            text = shapes.of("inputs", name, otherwise=None) if kind is None else None
+            samples[name] = text or sample_of_schema({"type": "string", **spec}, name)
+    return samples

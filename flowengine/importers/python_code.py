@@ -37,16 +37,16 @@ PythonFunction = ast.FunctionDef | ast.AsyncFunctionDef
 _MAX_NODES: Final = 200_000
 _MAX_DEPTH: Final = 200
 _MAX_BITS: Final = 4_096
-"""Of a number: Python writes none with more than 4,300 digits."""
+"""The most bits of a number: Python writes none with more than 4,300 digits."""
 
 
 class Import(NamedTuple):
     """One import statement of a file."""
 
     module: str
-    """With leading dots where it is relative."""
+    """The module's name, with leading dots where it is relative."""
     names: tuple[tuple[str, str | None], ...]
-    """Of `from … import`: name and what it is called; empty for `import …`."""
+    """Name and alias of each import of `from … import`; empty for `import …`."""
     line: int
     end: int
     column: int
@@ -65,7 +65,7 @@ class PythonSource:
     @cached_property
     def imports(self) -> list[Import]:
         """All imports, those inside functions too."""
-        found: list[Import] = []
+        imports: list[Import] = []
         lines = self.text.split("\n")
         for node in ast.walk(self.tree):
             if not isinstance(node, ast.Import | ast.ImportFrom):
@@ -76,11 +76,11 @@ class PythonSource:
             is_alone = not before and (not after or after.startswith("#"))
             place = (node.lineno, end, node.col_offset, is_alone)
             if isinstance(node, ast.Import):
-                found += [Import(each.name, (), *place) for each in node.names]
+                imports += [Import(each.name, (), *place) for each in node.names]
             else:
                 module = "." * node.level + (node.module or "")
-                found.append(Import(module, tuple((each.name, each.asname) for each in node.names), *place))
-        return found
+                imports.append(Import(module, tuple((each.name, each.asname) for each in node.names), *place))
+        return imports
 
     def functions(self) -> list[PythonFunction]:
         """The functions at the top of the module."""
@@ -89,14 +89,14 @@ class PythonSource:
     @cached_property
     def every_class(self) -> dict[str, ast.ClassDef]:
         """The classes by their names, those inside others too."""
-        found = [each for each in ast.walk(self.tree) if isinstance(each, ast.ClassDef)]
-        return {each.name: each for each in reversed(found)}
+        classes = [each for each in ast.walk(self.tree) if isinstance(each, ast.ClassDef)]
+        return {each.name: each for each in reversed(classes)}
 
     def classes(self) -> list[ast.ClassDef]:
         return [each for each in self.tree.body if isinstance(each, ast.ClassDef)]
 
     def place(self, node: ast.AST) -> SourcePlace:
-        """Where a part of it stands."""
+        """The place of a part of the source."""
         return SourcePlace(self.file, getattr(node, "lineno", 1))
 
     def texts(self) -> set[str]:
@@ -156,16 +156,18 @@ def parameters_of(function: PythonFunction) -> list[str]:
     >>> parameters_of(ast.parse("def f(a: str, b: Tool = 3, *, c=None): pass").body[0])
     ['a: str', 'b=3', '*', 'c=None']
     """
-    given = function.args
-    every = [*given.posonlyargs, *given.args]
-    defaults: list[ast.expr | None] = [None] * (len(every) - len(given.defaults)) + list(given.defaults)
-    found = [_parameter(each, default) for each, default in zip(every, defaults, strict=True)]
-    if given.vararg:
-        found.append(f"*{given.vararg.arg}")
-    elif given.kwonlyargs:
-        found.append("*")
-    found += [_parameter(each, default) for each, default in zip(given.kwonlyargs, given.kw_defaults, strict=True)]
-    return [*found, f"**{given.kwarg.arg}"] if given.kwarg else found
+    signature = function.args
+    every = [*signature.posonlyargs, *signature.args]
+    defaults: list[ast.expr | None] = [None] * (len(every) - len(signature.defaults)) + list(signature.defaults)
+    parameters = [_parameter(each, default) for each, default in zip(every, defaults, strict=True)]
+    if signature.vararg:
+        parameters.append(f"*{signature.vararg.arg}")
+    elif signature.kwonlyargs:
+        parameters.append("*")
+    parameters += [
+        _parameter(each, default) for each, default in zip(signature.kwonlyargs, signature.kw_defaults, strict=True)
+    ]
+    return [*parameters, f"**{signature.kwarg.arg}"] if signature.kwarg else parameters
 
 
 _BUILT_IN: Final = frozenset({"str", "int", "float", "bool", "list", "dict", "object", "bytes", "None", "tuple", "set"})
@@ -181,8 +183,8 @@ def _parameter(parameter: ast.arg, default: ast.expr | None) -> str:
     annotation = f": {ast.unparse(parameter.annotation)}" if plain and parameter.annotation else ""
     if default is None:
         return f"{parameter.arg}{annotation}"
-    shown = "None" if literal_of(default, _NOTHING) is _NOTHING else ast.unparse(default)
-    return f"{parameter.arg}{annotation} = {shown}" if annotation else f"{parameter.arg}={shown}"
+    text = "None" if literal_of(default, _NOTHING) is _NOTHING else ast.unparse(default)
+    return f"{parameter.arg}{annotation} = {text}" if annotation else f"{parameter.arg}={text}"
 
 
 _NOTHING: Final = object()
@@ -190,8 +192,8 @@ _NOTHING: Final = object()
 
 def text_of(node: ast.expr | None) -> str | None:
     """The text that a literal is; None for anything else."""
-    found = literal_of(node)
-    return found if isinstance(found, str) else None
+    value = literal_of(node)
+    return value if isinstance(value, str) else None
 
 
 def literal_of(node: ast.expr | None, otherwise: Any = None) -> Any:
@@ -239,7 +241,7 @@ def last_name(node: ast.expr) -> str:
 
 
 def targets_of(node: ast.AST) -> list[ast.expr]:
-    """What an assignment assigns to; nothing of another node."""
+    """Returns the targets of an assignment; none of another node."""
     return (
         list(node.targets)
         if isinstance(node, ast.Assign)
@@ -249,9 +251,9 @@ def targets_of(node: ast.AST) -> list[ast.expr]:
     )
 
 
-def method_of(found: ast.ClassDef, *names: str) -> PythonFunction | None:
+def method_of(definition: ast.ClassDef, *names: str) -> PythonFunction | None:
     """The first method of a class that has one of these names."""
-    return next((each for each in found.body if isinstance(each, PythonFunction) and each.name in names), None)
+    return next((each for each in definition.body if isinstance(each, PythonFunction) and each.name in names), None)
 
 
 def is_standard(module: str) -> bool:
@@ -261,6 +263,6 @@ def is_standard(module: str) -> bool:
 
 def decorators_of(node: Any) -> Iterator[tuple[str, ast.expr]]:
     """The names of a definition's decorators, without their arguments."""
-    listed: Sequence[ast.expr] = node.decorator_list
-    for each in listed:
+    expressions: Sequence[ast.expr] = node.decorator_list
+    for each in expressions:
         yield call_name(each), each

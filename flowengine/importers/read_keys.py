@@ -17,9 +17,9 @@ __all__ = ["WatchedMap", "take_unread", "watch"]
 class WatchedMap(dict[str, Any]):
     """A map that notes which of its keys were asked for; who walks through it asks for all of them."""
 
-    def __init__(self, given: Mapping[str, Any]) -> None:
-        super().__init__({key: _watch_inside(each) for key, each in given.items()})
-        self.unread = set(given)
+    def __init__(self, entries: Mapping[str, Any]) -> None:
+        super().__init__({key: _watch_inside(each) for key, each in entries.items()})
+        self.unread = set(entries)
         self.is_read = False
         """Whether anything was asked of it."""
 
@@ -69,9 +69,9 @@ class WatchedMap(dict[str, Any]):
         self.unread.clear()
 
 
-def watch(given: Mapping[str, Any]) -> WatchedMap:
+def watch(entries: Mapping[str, Any]) -> WatchedMap:
     """A copy of a map, and of the maps inside it, that notes what is read of it."""
-    return given if isinstance(given, WatchedMap) else WatchedMap(given)
+    return entries if isinstance(entries, WatchedMap) else WatchedMap(entries)
 
 
 def _watch_inside(value: Any) -> Any:
@@ -80,11 +80,11 @@ def _watch_inside(value: Any) -> Any:
     return [_watch_inside(each) for each in cast("list[Any]", value)] if isinstance(value, list) else value
 
 
-def take_unread(watched: Mapping[str, Any], known: Collection[str] = ()) -> list[str]:
+def take_unread(watched: Mapping[str, Any], other_keys: Collection[str] = ()) -> list[str]:
     """The keys that were not asked for, sorted, as paths without the numbers of lists; a second time there are none.
 
-    Left out are the `known` ones, those without a value, and what is switched off by a key such as `enabled`. A map
-    of which nothing was asked was handed on as a whole.
+    `other_keys`, keys without a value, and what a key such as `enabled` switches off are left out. A map of which
+    nothing was asked was handed on as a whole.
 
     >>> watched = watch({"a": 1, "b": {"c": 2, "d": 3}, "e": {"f": 4}, "g": [], "h": {"enabled": False, "i": 5}})
     >>> watched["b"].get("c"), watched["e"], watched["h"].get("enabled")
@@ -92,26 +92,26 @@ def take_unread(watched: Mapping[str, Any], known: Collection[str] = ()) -> list
     >>> take_unread(watched), take_unread(watched)
     (['a', 'b.d'], [])
     """
-    found: set[str] = set()
-    _collect(watched, "", known, found)
-    return sorted(found)
+    paths: set[str] = set()
+    _collect(watched, "", other_keys, paths)
+    return sorted(paths)
 
 
-def _collect(value: Any, path: str, known: Collection[str], found: set[str]) -> None:
+def _collect(value: Any, path: str, other_keys: Collection[str], paths: set[str]) -> None:
     if isinstance(value, list):
         for each in cast("list[Any]", value):
-            _collect(each, path, known, found)
+            _collect(each, path, other_keys, paths)
     if not isinstance(value, WatchedMap) or (path and not value.is_read):
         return
     unread, value.unread = value.unread, set()
     for key, each in () if value.is_off else value.unnoted_items():
         at = f"{path}.{key}" if path else key
-        if at in known or _says_nothing(each):
+        if at in other_keys or _says_nothing(each):
             continue
         if key in unread:
-            found.add(at)
+            paths.add(at)
         else:
-            _collect(each, at, known, found)
+            _collect(each, at, other_keys, paths)
 
 
 def _says_nothing(value: Any) -> bool:

@@ -149,24 +149,24 @@ def sample_of_schema(schema: Any, name: str = "value", depth: int = 0) -> Any:
     """
     if not isinstance(schema, Mapping) or depth > 8:
         return {}
-    found = cast("Mapping[str, Any]", schema)
+    keywords = cast("Mapping[str, Any]", schema)
     for key in ("const", "default"):
-        if key in found:
-            return found[key]
-    if choices := as_list(found.get("enum")):
+        if key in keywords:
+            return keywords[key]
+    if choices := as_list(keywords.get("enum")):
         return choices[0]
     for key in ("anyOf", "oneOf"):
-        if choices := as_list(found.get(key)):
+        if choices := as_list(keywords.get(key)):
             return sample_of_schema(choices[0], name, depth + 1)
-    kind = _first_type(found.get("type", "object" if "properties" in found else "string"))
+    kind = _first_type(keywords.get("type", "object" if "properties" in keywords else "string"))
     if kind == "object":
-        return {key: sample_of_schema(each, key, depth + 1) for key, each in as_map(found.get("properties")).items()}
+        return {key: sample_of_schema(each, key, depth + 1) for key, each in as_map(keywords.get("properties")).items()}
     if kind == "array":
-        return [sample_of_schema(found.get("items", {"type": "string"}), name, depth + 1)]
+        return [sample_of_schema(keywords.get("items", {"type": "string"}), name, depth + 1)]
     plain: dict[str, Any] = {"integer": 1, "number": 1.0, "boolean": True, "null": None}
     return plain.get(kind, f"sample {name}")
 
 
 def _first_type(kinds: Any) -> str:
-    listed = as_list(kinds) or ["string" if kinds == [] else kinds]
-    return str(listed[0])
+    names = as_list(kinds) or ["string" if kinds == [] else kinds]
+    return str(names[0])

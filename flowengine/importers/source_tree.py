@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 MAX_BYTES: Final = 1_000_000
-"""Of a file that is read; a file that is copied may have ten times as much."""
+"""The most bytes of a file that is read; a file that is copied may have ten times as much."""
 MAX_TOTAL: Final = 100_000_000
 MAX_FILES: Final = 5_000
 _SKIPPED: Final = frozenset({"__pycache__", "node_modules", "venv", "site-packages", "dist", "build"})
@@ -94,8 +94,8 @@ class SourceTree:
     def read(self, path: str, limit: int = MAX_BYTES) -> bytes:
         """The bytes of a file."""
         try:
-            found = resolve_path(path, self.root)
-            with open_regular(found) as file:
+            file_path = resolve_path(path, self.root)
+            with open_regular(file_path) as file:
                 data = file.read(limit + 1)
         except RefusedPathError as error:
             # The folder's own place on the machine is private.

@@ -62,7 +62,7 @@ def _parse(file: str, text: str) -> YamlSource:
     try:
         return parse_source(file, text)
     except FlowError as error:
-        quoted = _FORMULA.sub(lambda found: found[1] + "'" + found[2].strip().replace("'", "''") + "'", text)
+        quoted = _FORMULA.sub(lambda match: match[1] + "'" + match[2].strip().replace("'", "''") + "'", text)
         try:
             return parse_source(file, quoted)
         except FlowError:
@@ -71,10 +71,10 @@ def _parse(file: str, text: str) -> YamlSource:
 
 def _agents_beside(tree: SourceTree, file: str) -> dict[str, YamlSource]:
     """The agents of the same folder, by their names in small letters."""
-    found: dict[str, YamlSource] = {}
+    agents: dict[str, YamlSource] = {}
     folder = str(Path(file).parent)
     for each, text in tree.yaml_texts(list(islice(tree.files(folder), _MOST_BESIDE))):
         if each != file and _kind(each, text) == "agent":
             source = _parse(each, text)
-            found.setdefault(read_agent(source).lower(), source)
-    return found
+            agents.setdefault(read_agent(source).lower(), source)
+    return agents

@@ -35,7 +35,7 @@ class Action:
 
     @property
     def title(self) -> str:
-        """What the ledger calls it."""
+        """The action's name in the ledger."""
         return f"{plain_words(self.kind, 60) or 'action'} '{plain_words(self.id, 60)}'"
 
     @property
@@ -45,11 +45,11 @@ class Action:
 
     def jumps(self) -> set[str]:
         """The targets of all jumps in it."""
-        found = {self.target} if self.target else set[str]()
+        targets = {self.target} if self.target else set[str]()
         for block in self.blocks.values():
             for each in block:
-                found |= each.jumps()
-        return found
+                targets |= each.jumps()
+        return targets
 
 
 class Exit(NamedTuple):
@@ -71,13 +71,13 @@ def form_loops(actions: list[Action]) -> list[Action]:
             begin = places.get(target)
             if begin is not None and begin <= at and not (begin == at and each.target == target):
                 spans[begin] = max(spans.get(begin, at), at)
-    found: list[Action] = []
+    result: list[Action] = []
     at = 0
     while at < len(actions):
         if at not in spans:
             each = actions[at]
             each.blocks = {name: form_loops(block) for name, block in each.blocks.items()}
-            found.append(each)
+            result.append(each)
             at += 1
             continue
         end = spans[at]
@@ -86,9 +86,9 @@ def form_loops(actions: list[Action]) -> list[Action]:
         first, *rest = actions[at : end + 1]
         first.blocks = {name: form_loops(block) for name, block in first.blocks.items()}
         inner = [first, *form_loops(rest)]
-        found.append(Action("#goto", {}, first.origin, first.id, {"actions": inner}))
+        result.append(Action("#goto", {}, first.origin, first.id, {"actions": inner}))
         at = end + 1
-    return found
+    return result
 
 
 class ActionLevel:
@@ -109,7 +109,7 @@ class ActionLevel:
         self.parent = parent
         self.steps: list[FlowStep] = []
         self.jumps: dict[str, None] = {}
-        """Where rounds lead, other than to the next one."""
+        """Targets of rounds other than the next round."""
         self.returns = False
         """Whether a jump leads to the next round."""
         self._convert = convert

@@ -25,11 +25,11 @@ class AgentActions(VariableActions):
 
     def _messages(self) -> str:
         """The key of the state that holds what is shown to the user."""
-        if not self._shown:
-            self._shown = self._state_names.id("messages")
-            self._flow.shared_state[self._shown] = {"type": "array", "default": [], "merge": "append"}
-            self._flow.outputs[self._output_names.id("messages")] = to_tag(f"shared_state.{self._shown}")
-        return self._shown
+        if not self._messages_key:
+            self._messages_key = self._state_names.id("messages")
+            self._flow.shared_state[self._messages_key] = {"type": "array", "default": [], "merge": "append"}
+            self._flow.outputs[self._output_names.id("messages")] = to_tag(f"shared_state.{self._messages_key}")
+        return self._messages_key
 
     def _do_send_activity(self, action: Action, level: ActionLevel, exits: Exits | None) -> Exits:
         text = self._text(action.data.get("activity", action.data.get("message")))
@@ -40,8 +40,8 @@ class AgentActions(VariableActions):
 
     def _do_question(self, action: Action, level: ActionLevel, exits: Exits | None) -> Exits:
         data = action.data
-        asked = data.get("prompt", data.get("question", data.get("message")))
-        message = self._text(as_map(asked).get("text", asked)) if asked else "Please answer."
+        prompt = data.get("prompt", data.get("question", data.get("message")))
+        message = self._text(as_map(prompt).get("text", prompt)) if prompt else "Please answer."
         answer: dict[str, Any] = {"type": "string"}
         if isinstance(data.get("default"), str):
             answer["default"] = data["default"]
@@ -118,10 +118,12 @@ class AgentActions(VariableActions):
     def _do_retrieve_conversation_message(self, action: Action, level: ActionLevel, exits: Exits | None) -> Exits:
         data = action.data
         conversation = self._list_of(data)
-        wanted = inner(self._value(data.get("messageId")))
+        message_id = inner(self._value(data.get("messageId")))
         key = self._variable(data.get("message"))
-        found = f'(shared_state.{conversation} | selectattr("Id", "==", {wanted}) | list | first | default(""))'
-        return self._set(action, level, exits, {key: to_tag(found)})
+        first_match = (
+            f'(shared_state.{conversation} | selectattr("Id", "==", {message_id}) | list | first | default(""))'
+        )
+        return self._set(action, level, exits, {key: to_tag(first_match)})
 
     def _do_retrieve_conversation_messages(self, action: Action, level: ActionLevel, exits: Exits | None) -> Exits:
         value = to_tag(f"shared_state.{self._list_of(action.data)}")
@@ -139,19 +141,19 @@ class AgentActions(VariableActions):
     def _do_invoke_azure_agent(self, action: Action, level: ActionLevel, exits: Exits | None) -> Exits:
         data = action.data
         raw: Any = data.get("input")
-        given, output = as_map({"messages": raw} if isinstance(raw, str) else raw), as_map(data.get("output"))
-        outer = as_map(given.get("externalLoop")).get("when")
+        inputs, output = as_map({"messages": raw} if isinstance(raw, str) else raw), as_map(data.get("output"))
+        outer = as_map(inputs.get("externalLoop")).get("when")
         if outer:
             return self._agent_with_user(action, level, exits, str(outer))
         step = FlowStep(self._names.id(action.id), "agent", action.origin)
-        self._fill_agent(action, step, given, output, in_loop=level.parent is not None)
+        self._fill_agent(action, step, inputs, output, in_loop=level.parent is not None)
         return level.add(step, exits)
 
     _do_invoke_agent = _do_invoke_azure_agent
     _do_invoke_prompt_agent = _do_invoke_azure_agent
 
     def _fill_agent(
-        self, action: Action, step: FlowStep, given: Mapping[str, Any], output: Mapping[str, Any], *, in_loop: bool
+        self, action: Action, step: FlowStep, inputs: Mapping[str, Any], output: Mapping[str, Any], *, in_loop: bool
     ) -> None:
         agent = action.data.get("agent")
         name = str(
@@ -163,23 +165,23 @@ class AgentActions(VariableActions):
         )
         step.keys["agent"] = self._agent(name, action.origin)
         conversation = self._conversation(action.data.get("conversationId"))
-        asked = self._text(given["messages"]) if given.get("messages") else ""
+        prompt = self._text(inputs["messages"]) if inputs.get("messages") else ""
         parts: list[str] = []
         if conversation is not None:
-            if conversation == "conversation" or not asked:
+            if conversation == "conversation" or not prompt:
                 self._take_message()
             user = "{{ inputs.message }}"
-            if (conversation == "conversation" or not asked) and asked != user:
+            if (conversation == "conversation" or not prompt) and prompt != user:
                 parts.append(user)
             if conversation in self._spoken or in_loop:
                 turns = f"{{% for turn in shared_state.{conversation} %}}"
                 parts.append(turns + "{{ turn.Role }}: {{ turn.Text }}\n{% endfor %}")
-        elif not asked:
+        elif not prompt:
             self._take_message()
             parts.append("{{ inputs.message }}")
-        if asked:
-            parts.append(asked)
-        arguments = {str(key): self._value(each) for key, each in as_map(given.get("arguments")).items()}
+        if prompt:
+            parts.append(prompt)
+        arguments = {str(key): self._value(each) for key, each in as_map(inputs.get("arguments")).items()}
         texts = {key: each if isinstance(each, str) else to_tag(inner(each)) for key, each in arguments.items()}
         parts += [f"{literal(key)}: {each}" for key, each in texts.items()]
         step.prompt = "\n\n".join(parts)
@@ -187,11 +189,13 @@ class AgentActions(VariableActions):
             self._changes.append("its arguments are lines of the prompt")
         sets: dict[str, Any] = {}
         if conversation is not None:
-            said = (
-                [] if not asked or asked == "{{ inputs.message }}" else [f"{{'Role': 'User', 'Text': {inner(asked)}}}"]
+            messages = (
+                []
+                if not prompt or prompt == "{{ inputs.message }}"
+                else [f"{{'Role': 'User', 'Text': {inner(prompt)}}}"]
             )
-            said.append(f"{{'Role': {quote(name.removeprefix('='))}, 'Text': output }}")
-            sets[conversation] = "{{ [" + ", ".join(each.replace("}}", "} }") for each in said) + "] }}"
+            messages.append(f"{{'Role': {quote(name.removeprefix('='))}, 'Text': output }}")
+            sets[conversation] = "{{ [" + ", ".join(each.replace("}}", "} }") for each in messages) + "] }}"
             self._spoken.add(conversation)
             self._changes.append("what was said before is a part of the prompt")
         shape = output.get("responseObject")
@@ -226,8 +230,8 @@ class AgentActions(VariableActions):
             self._flow.agents[id] = settings
             return id
         if not is_known:
-            chosen = self._fx.expression(name[1:])
-            self._flow.agents[id] = {"instructions": f"You are the agent {{{{ {chosen} }}}}."}
+            agent = self._fx.expression(name[1:])
+            self._flow.agents[id] = {"instructions": f"You are the agent {{{{ {agent} }}}}."}
             self._ledger.note_lost(
                 "agent that a formula names",
                 origin,
@@ -253,14 +257,14 @@ class AgentActions(VariableActions):
         """An agent that is asked again with what the user says to its answer, while a condition holds."""
         conversation_id = action.data.get("conversationId") or f"Local.{action.id}"
         conversation = self._conversation(conversation_id)
-        given = {key: each for key, each in as_map(action.data.get("input")).items() if key != "externalLoop"}
+        inputs = {key: each for key, each in as_map(action.data.get("input")).items() if key != "externalLoop"}
         agent = Action(action.kind, {**action.data, "conversationId": conversation_id}, action.origin, action.id)
         again = self._condition(outer)
         step = FlowStep(self._names.id(action.id), "agent", action.origin)
         self._take_message()
-        self._fill_agent(agent, step, given, as_map(action.data.get("output")), in_loop=True)
-        shown = to_tag(f"nodes.{step.id}.output")
-        ask = self._ask_user(f"{action.id}_answer", shown, {"type": "string"}, action.origin)
+        self._fill_agent(agent, step, inputs, as_map(action.data.get("output")), in_loop=True)
+        answer = to_tag(f"nodes.{step.id}.output")
+        ask = self._ask_user(f"{action.id}_answer", answer, {"type": "string"}, action.origin)
         ask.needs = [step.id]
         ask.when = again
         if conversation is not None:
@@ -277,8 +281,8 @@ def _shape_of(fields: Mapping[tuple[str, ...], str], kind: str) -> dict[str, Any
     for (first, *rest), each in sorted(fields.items()):
         inner.setdefault(first, {})[tuple(rest)] = each
     shapes = {
-        name: _shape_of({path: each for path, each in found.items() if path}, found.get((), "any"))
-        for name, found in inner.items()
+        name: _shape_of({path: each for path, each in kinds.items() if path}, kinds.get((), "any"))
+        for name, kinds in inner.items()
     }
     if ROW in shapes:
         return {"type": "array", "items": shapes[ROW]}

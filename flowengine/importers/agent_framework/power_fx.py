@@ -90,21 +90,21 @@ class _Parser:
         self._tokens: list[tuple[str, str]] = []
         at = 0
         while at < len(text):
-            found = _TOKEN.match(text, at)
-            if found is None:
+            token = _TOKEN.match(text, at)
+            if token is None:
                 raise FxError(f"the formula at '{text[at : at + 20]}'")
-            if found.lastgroup is not None:
-                self._tokens.append((found.lastgroup, found[0]))
-            at = found.end()
+            if token.lastgroup is not None:
+                self._tokens.append((token.lastgroup, token[0]))
+            at = token.end()
         self._at = 0
         self._depth = 0
         self.operators = sum(kind == "sign" and text not in ".,;:)]}" for kind, text in self._tokens)
 
     def whole(self) -> FxNode:
-        found = self._level(0)
+        tree = self._level(0)
         if self._at < len(self._tokens):
             raise FxError(f"the formula at '{self._tokens[self._at][1][:20]}'")
-        return found
+        return tree
 
     def _peek(self) -> tuple[str, str]:
         return self._tokens[self._at] if self._at < len(self._tokens) else ("", "")
@@ -125,32 +125,32 @@ class _Parser:
         if self._depth > _DEEPEST * 10:
             raise FxError("a formula that is nested too deeply")
         if level == len(_LEVELS):
-            found = self._unary()
+            tree = self._unary()
         else:
-            found = self._level(level + 1)
+            tree = self._level(level + 1)
             while (operator := _LEVELS[level].get(self._peek()[1])) and self._peek()[0] in {"sign", "name"}:
                 self._at += 1
-                found = FxNode("binary", operator, (found, self._level(level + 1)))
+                tree = FxNode("binary", operator, (tree, self._level(level + 1)))
         self._depth -= 1
-        return found
+        return tree
 
     def _unary(self) -> FxNode:
         if self._take("!"):
             return FxNode("not", None, (self._level(len(_LEVELS)),))
         if self._take("-"):
             return FxNode("minus", None, (self._level(len(_LEVELS)),))
-        found = self._single()
+        tree = self._single()
         while True:
             if self._take("."):
                 kind, text = self._peek()
                 if kind not in {"name", "quoted"}:
                     raise FxError("a formula with a dot and no name behind it")
                 self._at += 1
-                found = FxNode("field", _unquote(text), (found,))
+                tree = FxNode("field", _unquote(text), (tree,))
             elif self._take("%"):
-                found = FxNode("binary", "/", (found, FxNode("value", 100)))
+                tree = FxNode("binary", "/", (tree, FxNode("value", 100)))
             else:
-                return found
+                return tree
 
     def _single(self) -> FxNode:
         kind, text = self._peek()
@@ -166,9 +166,9 @@ class _Parser:
         if kind in {"name", "quoted"}:
             return self._name(_unquote(text), kind == "name")
         if text == "(":
-            found = self._level(0)
+            tree = self._level(0)
             self._want(")")
-            return found
+            return tree
         if text == "[":
             return FxNode("list", None, tuple(self._rows("]")))
         if text == "{":
@@ -186,12 +186,12 @@ class _Parser:
         return FxNode("name", name)
 
     def _rows(self, end: str) -> list[FxNode]:
-        found: list[FxNode] = []
+        rows: list[FxNode] = []
         while not self._take(end):
-            if found:
+            if rows:
                 self._want(",")
-            found.append(self._level(0))
-        return found
+            rows.append(self._level(0))
+        return rows
 
     def _record(self) -> FxNode:
         names: list[str] = []
@@ -214,13 +214,13 @@ def _unquote(text: str) -> str:
 
 
 def _filled_parts(text: str) -> list[FxNode]:
-    found: list[FxNode] = []
+    parts: list[FxNode] = []
     for at, part in enumerate(re.split(r"\{([^{}]*)\}", text)):
         if at % 2:
-            found.append(parse_fx(part))
+            parts.append(parse_fx(part))
         elif part:
-            found.append(FxNode("value", part))
-    return found
+            parts.append(FxNode("value", part))
+    return parts
 
 
 # --- Writing
@@ -344,16 +344,16 @@ class Fx:
         return f"{self._there(node)} {word} {_BLANKS}"
 
     def _truth_inside(self, node: FxNode, word: str) -> str:
-        found = self._truth(node)
+        expression = self._truth(node)
         is_plain = node.kind == "not" or (node.kind == "call" and node.value == "IsBlank")
-        return found if is_plain or (node.kind == "binary" and node.value == word) else f"({found})"
+        return expression if is_plain or (node.kind == "binary" and node.value == word) else f"({expression})"
 
     def _write(self, node: FxNode) -> str:
-        found = self._write_part(node)
+        expression = self._write_part(node)
         # Some functions write an argument twice: calls inside one another would grow without end.
-        if len(found) > _LONGEST:
+        if len(expression) > _LONGEST:
             raise FxError(f"an expression of more than {_LONGEST:,} characters")
-        return found
+        return expression
 
     def _write_part(self, node: FxNode) -> str:
         match node.kind:
@@ -382,26 +382,28 @@ class Fx:
                 return self._call(str(node.value), node.parts)
 
     def _inside(self, node: FxNode) -> str:
-        found = self._write(node)
-        is_plain = node.kind in {"value", "name", "list", "record"} or path_of(node) is not None or _is_closed(found)
-        return found if is_plain else f"({found})"
+        expression = self._write(node)
+        is_plain = (
+            node.kind in {"value", "name", "list", "record"} or path_of(node) is not None or _is_closed(expression)
+        )
+        return expression if is_plain else f"({expression})"
 
     def _binary(self, node: FxNode) -> str:
         operator = str(node.value)
         if operator in {"and", "or"}:
             return self._truth(node)
-        left, right = node.parts
-        if operator in {"==", "!="} and right.kind == "call" and right.value == "Blank":
+        first, second = node.parts
+        if operator in {"==", "!="} and second.kind == "call" and second.value == "Blank":
             word = "in" if operator == "==" else "not in"
-            return f"{self._there(left)} {word} {_BLANKS}"
+            return f"{self._there(first)} {word} {_BLANKS}"
         if operator in _OF_NUMBERS:
-            return f"{self._number(left)} {operator} {self._number(right)}"
+            return f"{self._number(first)} {operator} {self._number(second)}"
         if operator == "~":
             return " ~ ".join(
                 self._write(each) if each.kind == "binary" and each.value == "~" else self._inside(each)
                 for each in node.parts
             )
-        return f"{self._translate_comparison(left)} {operator} {self._translate_comparison(right)}"
+        return f"{self._translate_comparison(first)} {operator} {self._translate_comparison(second)}"
 
     def _translate_comparison(self, node: FxNode) -> str:
         return self._write(node) if node.kind == "binary" and node.value == "~" else self._inside(node)
@@ -473,15 +475,15 @@ class Fx:
         return quote(".".join(each for each in path if each != "ThisRecord"))
 
     def _filter(self, name: str, parts: Sequence[FxNode]) -> str:
-        found = self._inside(parts[0])
+        rows = self._inside(parts[0])
         for each in parts[1:2] if name == "LookUp" else parts[1:]:
             for test in _both(each):
-                found += f" | {self._row_test(test)}"
+                rows += f" | {self._row_test(test)}"
         if name == "Filter":
-            return f"({found} | list)"
+            return f"({rows} | list)"
         path = path_of(parts[2]) if len(parts) > 2 else None
         column = f".{path[-1]}" if path else ""
-        return f"({found} | list)[0]{column}"
+        return f"({rows} | list)[0]{column}"
 
     def _row_test(self, node: FxNode) -> str:
         if node.kind == "binary" and node.value in _COMPARISONS and path_of(node.parts[0]) is not None:
@@ -532,8 +534,8 @@ def _is_closed(text: str) -> bool:
     if not text.startswith("("):
         return False
     depth = 0
-    for found in _BRACKET.finditer(text):
-        depth += {"(": 1, ")": -1}.get(found[0], 0)
+    for bracket in _BRACKET.finditer(text):
+        depth += {"(": 1, ")": -1}.get(bracket[0], 0)
         if depth == 0:
-            return found.end() == len(text)
+            return bracket.end() == len(text)
     return False

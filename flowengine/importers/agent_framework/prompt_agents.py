@@ -74,38 +74,40 @@ class PromptAgent:
 def agent_settings(source: YamlSource, project: ImportedProject, names: Names) -> dict[str, Any]:
     """The settings of an agent as the format has them; each of its parts is told to the ledger."""
     data, ledger = watch(as_map(source.data)), project.ledger
-    found: dict[str, Any] = {}
-    given = "\n\n".join(str(data[key]) for key in ("instructions", "additionalInstructions") if data.get(key))
-    if given.startswith("="):
+    settings: dict[str, Any] = {}
+    instructions = "\n\n".join(str(data[key]) for key in ("instructions", "additionalInstructions") if data.get(key))
+    if instructions.startswith("="):
         ledger.note_lost("instructions", source.origin("instructions"), "they are a formula", "write them at the agent")
-    elif given:
-        found["instructions"] = literal(given)
+    elif instructions:
+        settings["instructions"] = literal(instructions)
         ledger.note_mapped("instructions", source.origin("instructions"))
-    _read_model(as_map(data.get("model")), source, project, found)
+    _read_model(as_map(data.get("model")), source, project, settings)
     if as_map(data.get("outputSchema")):
-        found["output"] = _schema(as_map(data["outputSchema"]))
+        settings["output"] = _schema(as_map(data["outputSchema"]))
         ledger.note_mapped("outputSchema", source.origin("outputSchema"))
     for at, each in enumerate(as_maps(data.get("tools"))):
-        _read_tool(each, source, at, project, names, found)
+        _read_tool(each, source, at, project, names, settings)
     ledger.note_unread("the agent", data, source.origin("kind"), _KNOWN)
-    return found
+    return settings
 
 
-def _read_model(model: Mapping[str, Any], source: YamlSource, project: ImportedProject, found: dict[str, Any]) -> None:
+def _read_model(
+    model: Mapping[str, Any], source: YamlSource, project: ImportedProject, settings: dict[str, Any]
+) -> None:
     if not model:
         return
     id, origin, ledger = str(model.get("id") or ""), source.origin("model"), project.ledger
-    left: list[str] = []
+    unread: list[str] = []
     options = as_map(model.get("options"))
     for key, value in options.items():
         ours = _OPTIONS.get(key, "")
         if fits_option(ours, value) or (ours == "parallel_tool_calls" and isinstance(value, bool)):
-            found[ours] = value
+            settings[ours] = value
         elif key != "chatToolMode" or value not in {"auto", None}:
-            left.append(str(key)[:40])
-    if "parallel_tool_calls" in found and not as_list(as_map(source.data).get("tools")):
-        del found["parallel_tool_calls"]
-    notes = [f"options left out: {', '.join(left)}"] if left else []
+            unread.append(str(key)[:40])
+    if "parallel_tool_calls" in settings and not as_list(as_map(source.data).get("tools")):
+        del settings["parallel_tool_calls"]
+    notes = [f"options left out: {', '.join(unread)}"] if unread else []
     notes += ["its key and address are the environment's"] if model.get("connection") else []
     by_hand = ""
     if id.startswith("=") or not id:
@@ -114,15 +116,20 @@ def _read_model(model: Mapping[str, Any], source: YamlSource, project: ImportedP
     else:
         provider = str(model.get("provider") or "").lower()
         vendor = "azure" if "azure" in provider else "anthropic" if "anthropic" in provider else "openai"
-        found["model"] = f"{vendor}/{re.sub(r'[^A-Za-z0-9_.:/@+-]+', '-', id)}"
+        settings["model"] = f"{vendor}/{re.sub(r'[^A-Za-z0-9_.:/@+-]+', '-', id)}"
         variable = {"azure": "AZURE_OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}.get(vendor, "OPENAI_API_KEY")
         project.need_key(variable)
-        notes += drop_refused(found["model"], found)
-    ledger.note_done("model", origin, "; ".join(notes), by_hand, f"`{found.get('model')}`")
+        notes += drop_refused(settings["model"], settings)
+    ledger.note_done("model", origin, "; ".join(notes), by_hand, f"`{settings.get('model')}`")
 
 
 def _read_tool(
-    tool: Mapping[str, Any], source: YamlSource, at: int, project: ImportedProject, names: Names, found: dict[str, Any]
+    tool: Mapping[str, Any],
+    source: YamlSource,
+    at: int,
+    project: ImportedProject,
+    names: Names,
+    settings: dict[str, Any],
 ) -> None:
     kind, name = str(tool.get("kind") or ""), str(tool.get("name") or tool.get("kind") or "tool")
     origin, ledger = source.origin("tools", at), project.ledger
@@ -133,7 +140,7 @@ def _read_tool(
         parameters = as_map(tool.get("parameters"))
         rows = as_map(parameters.get("properties")) or parameters
         stub = [f"{key}: str" for key in rows if str(key).isidentifier()]
-        found.setdefault("tools", []).append(f"stubs:{function}")
+        settings.setdefault("tools", []).append(f"stubs:{function}")
         words = plain_words(tool.get("description"))
         project.stubs.append(Stub(f"stubs:{function}", stub, words, origin))
         ledger.note_lost(what, origin, "its code is not in the file", f"write the function {function} in stubs.py")
@@ -142,12 +149,12 @@ def _read_tool(
         allowed = [str(each) for each in as_list(tool.get("allowedTools"))]
         if allowed:
             server["allow"] = allowed
-        found.setdefault("mcp_servers", []).append(server)
+        settings.setdefault("mcp_servers", []).append(server)
         project.allow_mcp(url)
         approval = tool.get("approvalMode")
         mode = str(as_map(approval).get("kind") or approval or "")
         if mode and mode.lower() not in {"never", "none"}:
-            found.setdefault("approve", []).append(f"{server['name']}.*")
+            settings.setdefault("approve", []).append(f"{server['name']}.*")
         ledger.note_mapped(what, origin, f"the server `{server['name']}`")
     else:
         why = f"'{plain_words(kind, 40)}' is a tool that the service runs"
@@ -157,22 +164,22 @@ def _read_tool(
 def _schema(source: Mapping[str, Any], depth: int = 0) -> dict[str, Any]:
     """A JSON Schema of the properties of an agent's answer."""
     rows = source.get("properties")
-    listed = {str(each.get("name")): each for each in as_maps(rows)}
+    rows_by_name = {str(each.get("name")): each for each in as_maps(rows)}
     properties: dict[str, Any] = {}
     required: list[str] = []
-    for name, row in ((key, as_map(each)) for key, each in (listed or as_map(rows)).items()):
+    for name, row in ((key, as_map(each)) for key, each in (rows_by_name or as_map(rows)).items()):
         kind = str(row.get("kind") or row.get("type")).lower()
-        made: dict[str, Any] = {"type": _TYPES.get(kind, "string")}
+        shape: dict[str, Any] = {"type": _TYPES.get(kind, "string")}
         if row.get("description"):
-            made["description"] = plain_words(row["description"])
+            shape["description"] = plain_words(row["description"])
         if as_list(row.get("enum")):
-            made["enum"] = as_list(row["enum"])
-        if made["type"] == "object" and depth < 20:
-            made |= {key: each for key, each in _schema(row, depth + 1).items() if key != "type"}
-        if made["type"] == "array" and depth < 20:
+            shape["enum"] = as_list(row["enum"])
+        if shape["type"] == "object" and depth < 20:
+            shape |= {key: each for key, each in _schema(row, depth + 1).items() if key != "type"}
+        if shape["type"] == "array" and depth < 20:
             items = as_map(row.get("items"))
-            made["items"] = _schema({"properties": {"item": items}}, depth + 1)["properties"]["item"] if items else {}
-        properties[name] = made
+            shape["items"] = _schema({"properties": {"item": items}}, depth + 1)["properties"]["item"] if items else {}
+        properties[name] = shape
         if row.get("required", True):
             required.append(name)
     return {"type": "object", "properties": properties, "required": required}

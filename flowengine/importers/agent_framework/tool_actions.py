@@ -50,14 +50,14 @@ class ToolActions(AgentActions):
         self._take_result(step, data)
         return self._add_tool(action, step, level, exits)
 
-    def _arguments(self, step: FlowStep, given: object) -> dict[str, Any]:
+    def _arguments(self, step: FlowStep, arguments: object) -> dict[str, Any]:
         """The arguments of a call, whose keys come from the environment."""
-        found: dict[str, Any] = {}
-        for key, value in as_map(given).items():
+        values: dict[str, Any] = {}
+        for key, value in as_map(arguments).items():
             hidden = self.project.hide_secret(key, value, step.id)
             self._changes += [KEYS_OUTSIDE] if hidden else []
-            found[str(key)] = hidden or self._value(value)
-        return found
+            values[str(key)] = hidden or self._value(value)
+        return values
 
     def _take_result(self, step: FlowStep, data: Mapping[str, Any]) -> None:
         """Put what a tool gives where its action says: into variables, messages, a conversation."""
@@ -76,15 +76,15 @@ class ToolActions(AgentActions):
 
     def _add_tool(self, action: Action, step: FlowStep, level: ActionLevel, exits: Exits | None) -> Exits:
         """Add a tool's node, behind one that asks a person where the action wants it."""
-        wanted = action.data.get("requireApproval")
-        if not wanted or str(wanted).lower() == "false":
+        approval = action.data.get("requireApproval")
+        if not approval or str(approval).lower() == "false":
             return level.add(step, exits)
         ask = FlowStep(self._names.id(f"approve_{action.id}"), "approval", action.origin)
         ask.keys["message"] = f"Call {plain_words(action.data.get('toolName') or action.data.get('functionName'), 80)}?"
         ask.keys["routes"] = {"yes": {"to": step.id}, "no": {}}
-        if isinstance(wanted, str) and wanted.startswith("="):
+        if isinstance(approval, str) and approval.startswith("="):
             ask.keys["routes"] = {"yes": {}, "no": {}}
-            ask.when = self._condition(wanted)
+            ask.when = self._condition(approval)
             step.when = f'nodes.{ask.id}.status == "skipped" or {ask.test_of("yes")}'
             step.needs = [ask.id]
             step.keys["join"] = "always"

@@ -21,17 +21,17 @@ _SETTERS: Final = frozenset({"SetVariable", "SetValue", "SetTextVariable", "SetM
 class VariableActions(WorkflowValues):
     """The actions by the names of their kinds."""
 
-    def _set(self, action: Action, level: ActionLevel, exits: Exits | None, given: Mapping[str, Any]) -> Exits:
+    def _set(self, action: Action, level: ActionLevel, exits: Exits | None, values: Mapping[str, Any]) -> Exits:
         """Write values to the state: by the node before, where that is free to do it, else by a node."""
         last = exits[0].step if exits and len(exits) == 1 and not exits[0].label else None
-        text = str(given)
+        text = str(values)
         if last is not None and last is level.steps[-1] and last.kind in {"agent", "function"} and not last.when:
             sets: dict[str, Any] = last.keys.get("set", {})
-            is_free = not any(re.search(rf"shared_state\.{key}\b", text) or key in given for key in sets)
+            is_free = not any(re.search(rf"shared_state\.{key}\b", text) or key in values for key in sets)
             if is_free and not last.id.endswith("_round") and action.kind in _SETTERS and "output" not in text:
-                last.keys["set"] = {**sets, **given}
+                last.keys["set"] = {**sets, **values}
                 return exits or []
-        return level.add(FlowStep(self._names.id(action.id), origin=action.origin).write_state(given), exits)
+        return level.add(FlowStep(self._names.id(action.id), origin=action.origin).write_state(values), exits)
 
     def _do_set_variable(self, action: Action, level: ActionLevel, exits: Exits | None) -> Exits:
         data = action.data
@@ -75,12 +75,12 @@ class VariableActions(WorkflowValues):
         kind = action.data.get("valueType")
         name = str(as_map(kind).get("kind") or kind or "Record")
         value = inner(self._value(action.data.get("value")))
-        made = {
+        expression = {
             "String": f"{value} | string",
             "Number": f"{value} | string | from_json",
             "Boolean": f'({value} | string | lower) == "true"',
         }.get(name, f"{value} if {value} is not string else ({value} | from_json)")
-        return self._set(action, level, exits, {key: to_tag(made)})
+        return self._set(action, level, exits, {key: to_tag(expression)})
 
     def _do_edit_table(self, action: Action, level: ActionLevel, exits: Exits | None) -> Exits:
         data = action.data
@@ -91,21 +91,21 @@ class VariableActions(WorkflowValues):
         table = f"(shared_state.{key} | default([], true))"
         match kind:
             case "add":
-                made = f"{table} + [{inner(self._value(raw))}]"
+                expression = f"{table} + [{inner(self._value(raw))}]"
             case "remove":
-                made = f'{table} | reject("==", {inner(self._value(raw))}) | list'
+                expression = f'{table} | reject("==", {inner(self._value(raw))}) | list'
             case "clear":
-                made = "[]"
+                expression = "[]"
             case "takefirst":
-                made = f"{table}[1:]"
+                expression = f"{table}[1:]"
             case "takelast":
-                made = f"{table}[:-1]"
+                expression = f"{table}[:-1]"
             case _:
                 raise FxError(f"the change '{plain_words(kind, 40)}' of a table")
-        given = {key: to_tag(made)}
+        values = {key: to_tag(expression)}
         result = as_map(change).get("resultVariable") or data.get("resultVariable")
         if result and kind.startswith("take"):
-            given[self._variable(result)] = to_tag(f"{table} | {kind.removeprefix('take')}")
-        return self._set(action, level, exits, given)
+            values[self._variable(result)] = to_tag(f"{table} | {kind.removeprefix('take')}")
+        return self._set(action, level, exits, values)
 
     _do_edit_table_v2 = _do_edit_table

@@ -80,7 +80,7 @@ class WorkflowReader(ToolActions):
             self._ledger.note_done(what, origin, f"it is called `{id}`" if id != name else "")
 
     def _actions(self, rows: Sequence[Any], path: tuple[str | int, ...], depth: int) -> list[Action]:
-        found: list[Action] = []
+        actions: list[Action] = []
         for at, each in enumerate(map(as_map, rows)):
             self._count += 1
             if self._count > _MOST_ACTIONS or depth > MOST_NESTED:
@@ -101,8 +101,8 @@ class WorkflowReader(ToolActions):
                     action.blocks[f"{key}:{number}"] = self._actions(
                         as_list(case.get("actions")), (*place, key, number, "actions"), depth + 1
                     )
-            found.append(action)
-        return found
+            actions.append(action)
+        return actions
 
     # --- Actions
 
@@ -134,8 +134,8 @@ class WorkflowReader(ToolActions):
             out: Exits | None = convert(action, level, exits)
             note = f"the step `{level.steps[count].id}`" if len(level.steps) > count else "no step of its own"
             outcome = "changed" if self._changes or self._by_hand else "mapped"
-            told = Element(what, action.origin, outcome, "; ".join(self._changes) or note, self._by_hand)
-            self._ledger.elements.insert(at, told)
+            element = Element(what, action.origin, outcome, "; ".join(self._changes) or note, self._by_hand)
+            self._ledger.elements.insert(at, element)
             self._ledger.note_unread(plain_words(action.kind, 60), watched, action.origin, _KNOWN)
             return out
         except FxError as error:
@@ -152,10 +152,10 @@ class WorkflowReader(ToolActions):
 
     def _drop(self, action: Action) -> None:
         """Tell of the actions inside one that is left out."""
-        told = {(each.what, each.origin) for each in self._ledger.elements}
+        reports = {(each.what, each.origin) for each in self._ledger.elements}
         for block in action.blocks.values():
             for each in block:
-                if (each.title, each.origin) not in told:
+                if (each.title, each.origin) not in reports:
                     why = "the action that it is in is left out"
                     self._ledger.note_lost(each.title, each.origin, why, "do it by a step of your own")
                 self._drop(each)

@@ -26,7 +26,7 @@ MOST_NESTED: Final = 30
 _FILLED: Final = re.compile(r"\{([^{}]{1,2000})\}")
 _NUMBERS: Final = frozenset({"+", "-", "*", "/", "<", ">", "<=", ">="})
 ROW: Final = "[]"
-"""In the path of a field: any row of the table before it."""
+"""The part of a field's path that stands for any row of the table before it."""
 _ONE_ROW: Final = frozenset({"First", "Last", "Index", "LookUp"})
 _SOME_ROWS: Final = frozenset({"Filter", "FirstN", "LastN", "Sort"})
 _EITHER: Final = frozenset({"Concat", "Sum", "Max", "Min", "Average"})
@@ -67,12 +67,12 @@ class WorkflowValues:
         self._output_names = FieldNames()
         self._output_ids: dict[tuple[str, ...], str] = {}
         self._conversations: dict[tuple[str, ...], str] = {}
-        self._shown = ""
+        self._messages_key = ""
         self._spoken: set[str] = set()
         self._asks = False
         self._hears = False
         """Whether a formula reads what the user said last."""
-        self._wanted = ""
+        self._sample_answer = ""
         """A text that formulas compare the user's answer with."""
         self._changes: list[str] = []
         self._by_hand = ""
@@ -97,9 +97,9 @@ class WorkflowValues:
         self._hears = self._hears or "LastMessage" in ".".join(path[:2])
         variable, fields = split_name(path)
         if fields and path[0] not in {"System", "Workflow", "inputs", "Env"}:
-            known = self._fields.setdefault(variable, {})
-            if known.get(fields, "any") == "any":
-                known[fields] = kind
+            kinds = self._fields.setdefault(variable, {})
+            if kinds.get(fields, "any") == "any":
+                kinds[fields] = kind
         elif kind == "number":
             self._numeric.add(variable)
 
@@ -130,7 +130,7 @@ class WorkflowValues:
             if node.value in {"==", "!="}:
                 texts = [str(each.value) for each in node.parts if each.kind == "value" and isinstance(each.value, str)]
                 if texts and any(each[:1] == ("System",) for each in names_in(node)):
-                    self._wanted = self._wanted or texts[0]
+                    self._sample_answer = self._sample_answer or texts[0]
                 other = next((each.value for each in node.parts if each.kind == "value"), None)
                 inner = "boolean" if isinstance(other, bool) else "number" if isinstance(other, int | float) else "any"
         elif node.kind == "call" and node.value in {"Mod", "Sum", "Round"}:
@@ -184,7 +184,7 @@ class WorkflowValues:
     def _answer(self) -> dict[str, Any]:
         """Returns a person's answer for the flow test: the value that the workflow compares with, if any."""
         self._flow.samples["message"] = "a message"
-        return {"choice": "answer", "form": {"answer": self._wanted or "a message"}}
+        return {"choice": "answer", "form": {"answer": self._sample_answer or "a message"}}
 
     def _environment(self, name: str) -> str:
         variable = self.project.add_variable(name, "a value of the workflow's environment", is_read=True)
@@ -227,14 +227,14 @@ class WorkflowValues:
         text = "" if value is None else str(value)
         if text.startswith("="):
             return self._formula(text)
-        return fill_text(text, _FILLED, self._filled)
+        return fill_text(text, _FILLED, self._fill_formula)
 
-    def _filled(self, found: re.Match[str]) -> str | None:
-        """What stands in braces of a text as a template; None where it is no formula."""
+    def _fill_formula(self, match: re.Match[str]) -> str | None:
+        """Turns the content of a text's braces into a template; None where it is no formula."""
         try:
-            return to_tag(self._fx.expression(found[1].strip()))
+            return to_tag(self._fx.expression(match[1].strip()))
         except FxError:
-            if re.match(r"\s*(Local|Topic|Global|System|Workflow|Env)\.", found[1]):
+            if re.match(r"\s*(Local|Topic|Global|System|Workflow|Env)\.", match[1]):
                 raise
             return None
 

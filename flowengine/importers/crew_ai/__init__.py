@@ -28,24 +28,24 @@ _FLOW_CLASS: Final = re.compile(r"^class \w++\([^()]{0,300}?\bFlow\b", re.MULTIL
 
 def find(tree: SourceTree, files: Sequence[str]) -> list[str]:
     """Files of tasks that have a file of agents, and Python files with a flow."""
-    found: dict[str, None] = {}
+    paths: dict[str, None] = {}
     for each in files:
         try:
             if each.endswith((".yaml", ".yml")):
                 text = tree.read_text(each)
                 if TASKS_MARK.search(text) and agents_of(tree, each):
-                    found[each] = None
+                    paths[each] = None
                 elif AGENTS_MARK.search(text) and len(files) == 1 and (tasks := tasks_of(tree, each)):
-                    found[tasks] = None
+                    paths[tasks] = None
             elif each.endswith(".py"):
                 text = tree.read_text(each)
                 if _FLOW.search(text) and _FLOW_CLASS.search(text):
-                    found[each] = None
+                    paths[each] = None
                 elif len(files) == 1 and "@CrewBase" in text:
-                    found |= dict.fromkeys(_find_task_files(tree, each))
+                    paths |= dict.fromkeys(_find_task_files(tree, each))
         except SourceError:
             continue
-    return list(found)
+    return list(paths)
 
 
 def _find_task_files(tree: SourceTree, file: str) -> Iterator[str]:

@@ -36,35 +36,35 @@ class AgentReader(CrewParts):
         done: set[str] = set()
         for name, entry in crew.agents.items() if crew is not None else ():
             key = config_key(entry.keywords.get("config")) or (name if "config" in entry.keywords else None)
-            held = data.get(key) if key is not None else None
+            entry_settings = data.get(key) if key is not None else None
             done.add(key or name)
             if name in used:
-                self._read_agent(CrewPart(entry, key, as_map(held)))
+                self._read_agent(CrewPart(entry, key, as_map(entry_settings)))
             else:
                 self.tell("changed", f"agent {name}", entry.place, "left out: no task names it")
-                self._tell_left_agent(key, held)
-        for name, held in data.items():
-            if name in done or not is_map(held):
+                self._tell_left_agent(key, entry_settings)
+        for name, entry_settings in data.items():
+            if name in done or not is_map(entry_settings):
                 continue
             if crew is None and (name in used or not used):
-                self._read_agent(CrewPart(Entry(name, {}, NOWHERE), name, held))
+                self._read_agent(CrewPart(Entry(name, {}, NOWHERE), name, entry_settings))
             elif crew is None or name not in self._keys_of_others(crew, "agent"):
-                self._tell_left_agent(name, held)
+                self._tell_left_agent(name, entry_settings)
 
-    def _tell_left_agent(self, key: str | None, held: Any) -> None:
-        if key is not None and is_map(held) and self.agents_source is not None:
+    def _tell_left_agent(self, key: str | None, settings: Any) -> None:
+        if key is not None and is_map(settings) and self.agents_source is not None:
             place = self.agents_source.origin(key)
             self.tell("changed", f"agent {key}", place, "left out: no task of the crew names it")
 
     def _agents_in_use(self, crew: CrewClass | None) -> set[str]:
         data: Mapping[str, Any] = self.tasks_source.data
-        found: set[str] = set()
+        names: set[str] = set()
         if crew is None:
             return {str(each.get("agent")) for each in data.values() if is_map(each) and each.get("agent")}
         for name, entry in crew.tasks.items():
-            found.add(self._agent_of(name, entry.keywords, crew) or "")
+            names.add(self._agent_of(name, entry.keywords, crew) or "")
         manager = crew.crew.keywords.get("manager_agent") if crew.crew is not None else None
-        return found | ({call_name(manager).removeprefix("self.")} if manager is not None else set())
+        return names | ({call_name(manager).removeprefix("self.")} if manager is not None else set())
 
     def _agent_of(self, name: str, keywords: Mapping[str, ast.expr], crew: CrewClass) -> str | None:
         """The method of the agent that does a task."""
@@ -74,12 +74,12 @@ class AgentReader(CrewParts):
             if bare in crew.agents:
                 return bare
         key = config_key(keywords.get("config")) or name
-        held = self.tasks_source.data.get(key)
-        named = held.get("agent") if is_map(held) else None
-        if isinstance(named, str):
-            if named in crew.agents:
-                return named
-            keyed = [each for each, entry in crew.agents.items() if config_key(entry.keywords.get("config")) == named]
+        task = self.tasks_source.data.get(key)
+        agent = task.get("agent") if is_map(task) else None
+        if isinstance(agent, str):
+            if agent in crew.agents:
+                return agent
+            keyed = [each for each, entry in crew.agents.items() if config_key(entry.keywords.get("config")) == agent]
             if keyed:
                 return keyed[0]
         return next(iter(crew.agents), None) if len(crew.agents) == 1 else None
@@ -89,20 +89,20 @@ class AgentReader(CrewParts):
         texts: dict[str, str] = {}
         if part.entry.place != NOWHERE:
             self.tell("mapped", f"agent {part.name}", part.entry.place)
-        for said in self._settings_of("agent", part, self.agents_source):
-            if said.key in ("role", "goal", "backstory"):
-                if said.node is None or isinstance(said.value, str):
-                    texts[said.key] = self._text(said.value)
-                    self._tell_of(said, "mapped", "part of the system message")
-                elif config_field(said.node) is None:
-                    self._tell_of(said, "lost", "it is made by code", "write it into the system message")
+        for setting in self._settings_of("agent", part, self.agents_source):
+            if setting.key in ("role", "goal", "backstory"):
+                if setting.node is None or isinstance(setting.value, str):
+                    texts[setting.key] = self._text(setting.value)
+                    self._tell_of(setting, "mapped", "part of the system message")
+                elif config_field(setting.node) is None:
+                    self._tell_of(setting, "lost", "it is made by code", "write it into the system message")
                 else:
-                    self._tell_of(said, "mapped")
-            elif said.key == "config" and said.node is not None:
-                lacks = "" if part.held else "there is no such agent in the file"
-                self._tell_of(said, "lost" if lacks else "mapped", lacks, "write the agent")
+                    self._tell_of(setting, "mapped")
+            elif setting.key == "config" and setting.node is not None:
+                lacks = "" if part.settings else "there is no such agent in the file"
+                self._tell_of(setting, "lost" if lacks else "mapped", lacks, "write the agent")
             else:
-                self._read_agent_setting(agent, said)
+                self._read_agent_setting(agent, setting)
         lines = [f"You are {texts['role']}." if texts.get("role") else "", texts.get("backstory", "")]
         lines.append(f"Your goal: {texts['goal']}" if texts.get("goal") else "")
         agent["system_message"] = "\n".join(each for each in lines if each) or "You help with the task."
@@ -115,84 +115,86 @@ class AgentReader(CrewParts):
         self.agent_ids[part.name] = identifier
         self.flow.agents[identifier] = agent
 
-    def _read_agent_setting(self, agent: dict[str, Any], said: CrewSetting) -> None:
-        key, value = said.key, said.value
+    def _read_agent_setting(self, agent: dict[str, Any], setting: CrewSetting) -> None:
+        key, value = setting.key, setting.value
         if key == "llm":
-            found = read_model(value if said.node is None else said.node, self.crew)
-            left = drop_refused(found.model, found.keys)
-            if found.model is not None:
-                agent["model"] = found.model
-            agent |= found.keys
-            outcome = "changed" if left and found.outcome == "mapped" else found.outcome
-            self._tell_of(said, outcome, "; ".join([found.note, *left]), found.by_hand)
+            choice = read_model(value if setting.node is None else setting.node, self.crew)
+            refusals = drop_refused(choice.model, choice.keys)
+            if choice.model is not None:
+                agent["model"] = choice.model
+            agent |= choice.keys
+            outcome = "changed" if refusals and choice.outcome == "mapped" else choice.outcome
+            self._tell_of(setting, outcome, "; ".join([choice.note, *refusals]), choice.by_hand)
         elif key == "tools":
-            self._read_tools(agent, said)
+            self._read_tools(agent, setting)
         elif key in ("max_iter", "max_iterations") and isinstance(value, int) and 1 <= value <= 1000:
             agent["max_tool_rounds"] = value
-            self._tell_of(said, "mapped")
+            self._tell_of(setting, "mapped")
         elif key == "max_execution_time" and type(value) is int and value > 0:
             agent["timeout"] = f"{value}s"
-            self._tell_of(said, "changed", f"the tasks of it have `timeout: {value}s`")
+            self._tell_of(setting, "changed", f"the tasks of it have `timeout: {value}s`")
         elif key == "memory" and value is True:
             agent["memory"] = {}
-            self._tell_of(said, "changed", "`memory` of the agent")
+            self._tell_of(setting, "changed", "`memory` of the agent")
         elif key == "allow_delegation" and value is True:
-            self._tell_of(said, "lost", "agents do not hand tasks to each other", "let a `routing` node choose")
+            self._tell_of(setting, "lost", "agents do not hand tasks to each other", "let a `routing` node choose")
         elif key == "reasoning" and value is True:
             agent["reasoning_effort"] = "medium"
-            self._tell_of(said, "changed", "`reasoning_effort: medium`, where the model has it")
+            self._tell_of(setting, "changed", "`reasoning_effort: medium`, where the model has it")
         else:
-            self._tell_other(said, AGENT_NOTES)
+            self._tell_other(setting, AGENT_NOTES)
 
-    def _tell_other(self, said: CrewSetting, notes: Mapping[str, Note], by_hand: str = "") -> None:
+    def _tell_other(self, setting: CrewSetting, notes: Mapping[str, Note], by_hand: str = "") -> None:
         """Tell of a setting that nothing here reads."""
-        if said.key in notes:
-            outcome, note = notes[said.key] if said.value not in (False, None) else ("mapped", "what holds anyway")
-            self._tell_of(said, outcome, note)
-        elif said.value in (False, None, []):
-            self._tell_of(said, "mapped", "what holds anyway")
-        elif said.node is None and said.key not in OWN_FIELDS:
-            self._tell_of(said, "mapped", "CrewAI leaves such a key out, too")
+        if setting.key in notes:
+            outcome, note = (
+                notes[setting.key] if setting.value not in (False, None) else ("mapped", "what holds anyway")
+            )
+            self._tell_of(setting, outcome, note)
+        elif setting.value in (False, None, []):
+            self._tell_of(setting, "mapped", "what holds anyway")
+        elif setting.node is None and setting.key not in OWN_FIELDS:
+            self._tell_of(setting, "mapped", "CrewAI leaves such a key out, too")
         else:
-            self._tell_of(said, "lost", "it has no counterpart", by_hand)
+            self._tell_of(setting, "lost", "it has no counterpart", by_hand)
 
-    def _read_tools(self, holder: dict[str, Any], said: CrewSetting) -> None:
-        if said.node is None or self.crew is None:
-            names = [str(each) for each in as_list(said.value)]
-            self._read_named_tools(holder, said, names)
+    def _read_tools(self, holder: dict[str, Any], setting: CrewSetting) -> None:
+        if setting.node is None or self.crew is None:
+            names = [str(each) for each in as_list(setting.value)]
+            self._read_named_tools(holder, setting, names)
             if not names:
-                self._tell_of(said, "mapped")
+                self._tell_of(setting, "mapped")
             return
-        found, rest = tool_elements(said.node, self.crew)
-        for each in found:
+        elements, rest = tool_elements(setting.node, self.crew)
+        for each in elements:
             tool = self.tools.of(each, self.crew)
             if tool.call not in holder.get("tools", []):
                 holder.setdefault("tools", []).append(tool.call)
-            told = f"{said.what}: {ast.unparse(each)[:80]}"
+            what = f"{setting.what}: {ast.unparse(each)[:80]}"
             at = self.crew.source.place(each)
-            if tool.lost:
-                self.tell("lost", told, at, tool.lost, f"write {tool.call.partition(':')[2]} in imported_stubs.py")
+            if tool.problem:
+                self.tell("lost", what, at, tool.problem, f"write {tool.call.partition(':')[2]} in imported_stubs.py")
             else:
-                self.tell("changed", told, at, tool.change)
+                self.tell("changed", what, at, tool.change)
         for each in rest:
-            told, at = f"{said.what}: {ast.unparse(each)[:80]}", self.crew.source.place(each)
-            self.tell("lost", told, at, "code makes the list", "name the tools")
-        if not found and not rest:
-            self._tell_of(said, "mapped")
+            what, at = f"{setting.what}: {ast.unparse(each)[:80]}", self.crew.source.place(each)
+            self.tell("lost", what, at, "code makes the list", "name the tools")
+        if not elements and not rest:
+            self._tell_of(setting, "mapped")
 
-    def _read_named_tools(self, holder: dict[str, Any], said: CrewSetting, names: list[str]) -> None:
+    def _read_named_tools(self, holder: dict[str, Any], setting: CrewSetting, names: list[str]) -> None:
         """Tools that the YAML names: methods of the crew that are marked as tools, or classes of `crewai_tools`."""
         crew = self.crew
         for name in names:
-            told = said._replace(what=f"{said.what}: {name}")
+            tool_setting = setting._replace(what=f"{setting.what}: {name}")
             if crew is None:
-                self._tell_of(told, "lost", "the code that makes it is not there", "write the tool")
+                self._tell_of(tool_setting, "lost", "the code that makes it is not there", "write the tool")
                 continue
             node = crew.tool_named(name)
             tool = self.tools.of(node, crew) if node is not None else None
-            if tool is None or tool.lost:
-                why = tool.lost if tool is not None else "the crew does not make it"
-                self._tell_of(told, "lost", why, "write the tool")
+            if tool is None or tool.problem:
+                why = tool.problem if tool is not None else "the crew does not make it"
+                self._tell_of(tool_setting, "lost", why, "write the tool")
             else:
                 holder.setdefault("tools", []).append(tool.call)
-                self._tell_of(told, "changed", tool.change)
+                self._tell_of(tool_setting, "changed", tool.change)

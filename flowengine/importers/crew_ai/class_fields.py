@@ -44,48 +44,48 @@ class StateField(NamedTuple):
     name: str
     type: str | None
     """Its JSON type, where it is a plain one."""
-    said: Any
-    """Its default as JSON; `_NONE` where it has none, `_MADE` where code makes it."""
+    value: Any
+    """The default as JSON; `_NONE` where it has none, `_MADE` where code makes it."""
     line: int
     file: str
 
     @property
     def has_default(self) -> bool:
-        return self.said is not _NONE
+        return self.value is not _NONE
 
     @property
     def is_made(self) -> bool:
-        return self.said is _MADE
+        return self.value is _MADE
 
     @property
     def default(self) -> Any:
-        return None if self.said in (_NONE, _MADE) else self.said
+        return None if self.value in (_NONE, _MADE) else self.value
 
 
-def fields_of(found: ast.ClassDef, source: PythonSource, files: PythonFiles) -> dict[str, StateField]:
+def fields_of(definition: ast.ClassDef, source: PythonSource, files: PythonFiles) -> dict[str, StateField]:
     """The fields of a flow's state: of its class, or those that the code names."""
-    kind = next((each.slice for each in found.bases if isinstance(each, ast.Subscript)), None)
-    for each in found.body:
+    kind = next((each.slice for each in definition.bases if isinstance(each, ast.Subscript)), None)
+    for each in definition.body:
         if kind is None and isinstance(each, ast.Assign) and call_name(each.targets[0]) == "initial_state":
             kind = each.value
-    held = files.class_of(source, last_name(kind)) if kind is not None and call_name(kind) else None
+    base = files.class_of(source, last_name(kind)) if kind is not None and call_name(kind) else None
     fields: dict[str, StateField] = {}
-    if held is not None:
-        for each in held[0].body:
+    if base is not None:
+        for each in base[0].body:
             if (
                 isinstance(each, ast.AnnAssign)
                 and isinstance(each.target, ast.Name)
                 and each.target.id != "model_config"
             ):
                 name = each.target.id
-                kind_of_it, said = _type_of(each.annotation), _default_of(each.value)
-                fields[name] = StateField(name, kind_of_it, said, each.lineno, held[1].file)
+                kind_of_it, default = _type_of(each.annotation), _default_of(each.value)
+                fields[name] = StateField(name, kind_of_it, default, each.lineno, base[1].file)
     if isinstance(kind, ast.Dict):
         for key, value in zip(kind.keys, kind.values, strict=True):
             name = text_of(key)
             if name is not None:
                 fields[name] = StateField(name, None, _default_of(value), kind.lineno, source.file)
-    for each in ast.walk(found):
+    for each in ast.walk(definition):
         name = _named_field(each)
         if name is not None and name not in fields and not name.startswith("_"):
             fields[name] = StateField(name, None, None, getattr(each, "lineno", 1), source.file)
@@ -103,27 +103,27 @@ def _named_field(node: ast.AST) -> str | None:
     """The field that a read or a write of the state names."""
     if isinstance(node, ast.Call) and call_name(node) in ("self.state.get", "self.state.setdefault") and node.args:
         return text_of(node.args[0])
-    found = state_field(node)
-    return None if isinstance(node, ast.Attribute) and found in _METHODS else found
+    name = state_field(node)
+    return None if isinstance(node, ast.Attribute) and name in _METHODS else name
 
 
 def written_fields(method: ast.AST) -> set[str]:
     """The fields of the state that a method may change."""
-    found: set[str] = set()
+    fields: set[str] = set()
     for node in ast.walk(method):
         targets = list(node.targets) if isinstance(node, ast.Delete) else targets_of(node)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _MUTATING:
             targets = [node.func.value]
             name = text_of(node.args[0]) if node.args and call_name(node) == "self.state.setdefault" else None
-            found |= {name} if name is not None else set()
+            fields |= {name} if name is not None else set()
             if call_name(node) == "self.state.update":
-                found |= {str(each.arg) for each in node.keywords if each.arg}
-                given = node.args[0] if node.args else None
-                keys = map(text_of, given.keys) if isinstance(given, ast.Dict) else ()
-                found |= {each for each in keys if each is not None}
+                fields |= {str(each.arg) for each in node.keywords if each.arg}
+                argument = node.args[0] if node.args else None
+                keys = map(text_of, argument.keys) if isinstance(argument, ast.Dict) else ()
+                fields |= {each for each in keys if each is not None}
         for each in targets:
-            found |= _fields_in(each)
-    return found
+            fields |= _fields_in(each)
+    return fields
 
 
 def _fields_in(target: ast.expr) -> set[str]:
@@ -149,20 +149,20 @@ def _default_of(value: ast.expr | None) -> Any:
     if value is None:
         return _NONE
     if isinstance(value, ast.Call) and last_name(value) == "Field":
-        said = {each.arg: each.value for each in value.keywords if each.arg}
-        if "default_factory" in said:
-            factory = said["default_factory"]
+        keywords = {each.arg: each.value for each in value.keywords if each.arg}
+        if "default_factory" in keywords:
+            factory = keywords["default_factory"]
             if isinstance(factory, ast.Lambda):
                 return _default_of(factory.body)
             return _EMPTY.get(call_name(factory), _MADE)
-        first = value.args[0] if value.args else said.get("default")
+        first = value.args[0] if value.args else keywords.get("default")
         is_open = isinstance(first, ast.Constant) and first.value is Ellipsis
         return _NONE if first is None or is_open else _default_of(first)
     if isinstance(value, ast.Call) and call_name(value) in ("set", "list", "dict") and not value.args:
         return _EMPTY[call_name(value)]
-    found = literal_of(value, _MADE)
-    plain = None if found is _MADE else plain_value(found)
-    return plain if found is None or plain is not None else _MADE
+    result = literal_of(value, _MADE)
+    plain = None if result is _MADE else plain_value(result)
+    return plain if result is None or plain is not None else _MADE
 
 
 def _type_of(node: ast.expr) -> str | None:
@@ -205,18 +205,18 @@ class ClassShapes:
 
     def __init__(self, find: Callable[[str], ast.ClassDef | None]) -> None:
         self._find = find
-        self._left = _MOST_SHAPES
+        self._budget = _MOST_SHAPES
         self.unknown: list[str] = []
         """Annotations that are not known; their fields are left open."""
 
-    def of_class(self, found: ast.ClassDef, depth: int = 0) -> dict[str, Any] | None:
+    def of_class(self, definition: ast.ClassDef, depth: int = 0) -> dict[str, Any] | None:
         """The schema of a class; None: it has no fields, or there are too many in one another."""
-        bases = [last_name(each) for each in found.bases]
+        bases = [last_name(each) for each in definition.bases]
         if "Enum" in bases or "StrEnum" in bases:
-            values = [literal_of(each.value) for each in found.body if isinstance(each, ast.Assign)]
+            values = [literal_of(each.value) for each in definition.body if isinstance(each, ast.Assign)]
             return {"enum": [each for each in values if isinstance(each, str | int)]}
-        self._left -= 1
-        if depth > 8 or self._left < 0:
+        self._budget -= 1
+        if depth > 8 or self._budget < 0:
             return None
         properties: dict[str, Any] = {}
         required: dict[str, None] = {}
@@ -226,7 +226,7 @@ class ClassShapes:
             if inherited is not None:
                 properties |= inherited.get("properties", {})
                 required |= dict.fromkeys(inherited.get("required", []))
-        for each in found.body:
+        for each in definition.body:
             if not isinstance(each, ast.AnnAssign) or not isinstance(each.target, ast.Name):
                 continue
             if each.target.id.startswith("_") or each.target.id == "model_config":
@@ -246,10 +246,10 @@ class ClassShapes:
     def _of_type(self, node: ast.expr, depth: int) -> dict[str, Any] | None:
         if (text := text_of(node)) is not None:
             try:
-                [said] = parse_python("annotation", text.strip()).tree.body if depth < 8 else [None]
+                [statement] = parse_python("annotation", text.strip()).tree.body if depth < 8 else [None]
             except (DefinitionError, ValueError):
                 return None
-            return self._of_type(said.value, depth + 1) if isinstance(said, ast.Expr) else None
+            return self._of_type(statement.value, depth + 1) if isinstance(statement, ast.Expr) else None
         if isinstance(node, ast.Constant) and node.value is None:
             return {"type": "null"}
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
@@ -258,8 +258,8 @@ class ClassShapes:
             name = last_name(node)
             if name in _PLAIN:
                 return dict(_PLAIN[name])
-            found = self._find(name)
-            return None if found is None else self.of_class(found, depth + 1)
+            definition = self._find(name)
+            return None if definition is None else self.of_class(definition, depth + 1)
         if not isinstance(node, ast.Subscript):
             return None
         name = last_name(node.value)
@@ -280,13 +280,13 @@ class ClassShapes:
 
     def _of_any(self, nodes: list[ast.expr], depth: int) -> dict[str, Any] | None:
         shapes = [self._of_type(each, depth) for each in nodes]
-        known = [each for each in shapes if each is not None]
-        if len(known) < len(shapes):
+        members = [each for each in shapes if each is not None]
+        if len(members) < len(shapes):
             return None
-        types = [each.get("type") for each in known]
-        if all(list(each) == ["type"] for each in known) and all(isinstance(each, str) for each in types):
+        types = [each.get("type") for each in members]
+        if all(list(each) == ["type"] for each in members) and all(isinstance(each, str) for each in types):
             return {"type": list(dict.fromkeys(types))}
-        return {"anyOf": known}
+        return {"anyOf": members}
 
 
 def _field(value: ast.expr | None) -> tuple[str, bool]:
@@ -295,9 +295,9 @@ def _field(value: ast.expr | None) -> tuple[str, bool]:
         return "", True
     if not isinstance(value, ast.Call) or last_name(value) != "Field":
         return "", False
-    said = {each.arg: each.value for each in value.keywords if each.arg}
-    first = value.args[0] if value.args else said.get("default")
-    is_required = (first is None and "default_factory" not in said) or (
+    keywords = {each.arg: each.value for each in value.keywords if each.arg}
+    first = value.args[0] if value.args else keywords.get("default")
+    is_required = (first is None and "default_factory" not in keywords) or (
         isinstance(first, ast.Constant) and first.value is Ellipsis
     )
-    return text_of(said.get("description")) or "", is_required
+    return text_of(keywords.get("description")) or "", is_required

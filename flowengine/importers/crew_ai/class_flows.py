@@ -41,11 +41,11 @@ def read_flow(tree: SourceTree, file: str) -> ImportedProject:
         parse_python(file, tree.read_text(file))
         raise DefinitionError(f"{file}: it cannot be read")
     crews = CrewReader(tree, project, files, Names())
-    found = [each for each in source.classes() if _is_flow(each)]
-    if not found:
+    flow_classes = [each for each in source.classes() if _is_flow(each)]
+    if not flow_classes:
         raise DefinitionError(f"{file}: it has no class of a flow")
-    flows = [reader.read() for each in found if (reader := _FlowReader(crews, source, each)).methods]
-    for each in found:
+    flows = [reader.read() for each in flow_classes if (reader := _FlowReader(crews, source, each)).methods]
+    for each in flow_classes:
         if not any(methods_of(each)):
             crews.tell(
                 "lost",
@@ -55,14 +55,16 @@ def read_flow(tree: SourceTree, file: str) -> ImportedProject:
                 "import the file of the class that its methods come from",
             )
     if not flows:
-        raise DefinitionError(f"{file}:{found[0].lineno}: no method of the flow '{found[0].name}' starts or listens")
+        raise DefinitionError(
+            f"{file}:{flow_classes[0].lineno}: no method of the flow '{flow_classes[0].name}' starts or listens"
+        )
     project.flows[:] = [*flows, *(each for each in project.flows if each not in flows)]
     crews.finish()
     return project
 
 
-def _is_flow(found: ast.ClassDef) -> bool:
-    bases = [each.value if isinstance(each, ast.Subscript) else each for each in found.bases]
+def _is_flow(definition: ast.ClassDef) -> bool:
+    bases = [each.value if isinstance(each, ast.Subscript) else each for each in definition.bases]
     return any(last_name(each) == "Flow" for each in bases)
 
 
@@ -70,8 +72,8 @@ class _FlowReader(EdgeReader):
     """Reads one flow."""
 
     def read(self) -> ImportedFlow:
-        self.flow.description = ast.get_docstring(self.found)
-        self.ledger.note_mapped(f"flow {self.found.name}", self.source.place(self.found))
+        self.flow.description = ast.get_docstring(self.definition)
+        self.ledger.note_mapped(f"flow {self.definition.name}", self.source.place(self.definition))
         self._read_state()
         self._read_crews()
         steps = {name: self._read_method(method) for name, method in self.methods.items()}
@@ -79,15 +81,15 @@ class _FlowReader(EdgeReader):
         return self.flow
 
     def _read_state(self) -> None:
-        self.fields = fields_of(self.found, self.source, self.crews.files)
+        self.fields = fields_of(self.definition, self.source, self.crews.files)
         self.written = {name: written_fields(each.node) for name, each in self.methods.items()}
         helpers = [
-            each for each in self.found.body if isinstance(each, PythonFunction) and each.name not in self.methods
+            each for each in self.definition.body if isinstance(each, PythonFunction) and each.name not in self.methods
         ]
         by_helpers = set[str]().union(*(written_fields(each) for each in helpers))
         everywhere = by_helpers.union(*self.written.values())
         for name in sorted(everywhere):
-            self.fields.setdefault(name, StateField(name, None, None, self.found.lineno, self.source.file))
+            self.fields.setdefault(name, StateField(name, None, None, self.definition.lineno, self.source.file))
         self.helpers = by_helpers
         names = Names()
         self.keys = {name: names.id(name, "field") for name in self.fields}
@@ -97,14 +99,14 @@ class _FlowReader(EdgeReader):
             kind: dict[str, Any] = {"schema": {}} if field.type is None else {"type": field.type}
             if name in everywhere:
                 self.flow.shared_state[key] = {"default": field.default, "merge": "replace"}
-                said = f"shared state {key}"
+                note = f"shared state {key}"
             else:
                 if field.has_default and field.default is None:
                     kind = {"schema": {}}
                 self.flow.inputs[key] = {**kind, "default": field.default} if field.has_default else kind
-                said = f"input {key}: no method writes it"
-            change = f"{said}; code makes its default, which is left out" if field.is_made else ""
-            self.ledger.note_done(f"state {name}", place, change, note=said)
+                note = f"input {key}: no method writes it"
+            change = f"{note}; code makes its default, which is left out" if field.is_made else ""
+            self.ledger.note_done(f"state {name}", place, change, note=note)
 
     def _read_crews(self) -> None:
         """The flows of the crews that the code asks, and modules that run them in the place of theirs."""
@@ -118,9 +120,9 @@ class _FlowReader(EdgeReader):
             if "CrewBase" not in source.text or each == path:
                 continue
             classes = crew_classes(source, self.crews.files)
-            made = [(one, flow) for one in classes if (flow := self._crew_flow(one, old[each])) is not None]
-            if made:
-                code.replace(each, _crew_module(source, made, self.crews))
+            crew_flows = [(one, flow) for one in classes if (flow := self._crew_flow(one, old[each])) is not None]
+            if crew_flows:
+                code.replace(each, _crew_module(source, crew_flows, self.crews))
                 self.crews.runs_crews = True
         code.need(path)
 
@@ -137,16 +139,16 @@ class _FlowReader(EdgeReader):
         place = self.source.place(method.node)
         step = FlowStep(self.ids[method.name], "function", place)
         what = f"method {method.name}"
-        asked = None if method.is_router else self._only_asks(method)
-        if asked is not None:
-            crew, inputs, kept = asked
+        call = None if method.is_router else self._only_asks(method)
+        if call is not None:
+            crew, inputs, texts = call
             flow = self.crew_flows[crew]
             names = self.crews.input_ids.get(flow.name, {})
             step.kind = "subflow"
             step.keys["flow"] = f"./{flow.name}.yaml"
             step.arguments = {names[key]: value for key, value in inputs.items() if key in names}
-            if kept:
-                step.keys["set"] = {self.keys[field]: text for field, text in kept.items()}
+            if texts:
+                step.keys["set"] = {self.keys[field]: text for field, text in texts.items()}
             self.ledger.note_mapped(what, place, f"the crew is the subflow {flow.name}.yaml")
             return step
         module = module_name(self.crews.new_paths[self.source.file])
@@ -157,17 +159,17 @@ class _FlowReader(EdgeReader):
             return step
         body = f"return run_method(original, {method.name!r}, state, given)"
         first = f"from {PARTS} import run_method\n"
-        wrapper = Wrapper(["state: dict", "given: Any = None"], module, self.found.name, body, first)
+        wrapper = Wrapper(["state: dict", "given: Any = None"], module, self.definition.name, body, first)
         step.call = self.crews.code.add_wrapper(step.id, wrapper)
         self.crews.runs_crews = True
         step.arguments["state"] = {name: to_tag(self._value(name)) for name in self.fields}
-        given = next((each for each in method.waits_for if each in self.methods), None)
-        if given is not None and len(method.node.args.args) > 1:
-            step.arguments["given"] = to_tag(f"nodes.{self.ids[given]}.output.result | default(none)")
+        source_method = next((each for each in method.waits_for if each in self.methods), None)
+        if source_method is not None and len(method.node.args.args) > 1:
+            step.arguments["given"] = to_tag(f"nodes.{self.ids[source_method]}.output.result | default(none)")
         changed = self.written[method.name] | (self.helpers if self._calls_helpers(method) else set[str]())
-        kept = {self.keys[each]: to_tag(key_path("output.state", [each])) for each in sorted(changed)}
-        if kept:
-            step.keys["set"] = kept
+        texts = {self.keys[each]: to_tag(key_path("output.state", [each])) for each in sorted(changed)}
+        if texts:
+            step.keys["set"] = texts
         result = method.labels[0] if method.labels else "made up"
         step.sample = {"result": result, "state": dict.fromkeys(sorted(changed))}
         note = "a function node calls it"
@@ -199,7 +201,7 @@ class _FlowReader(EdgeReader):
 
 
 def _crew_module(
-    source: PythonSource, made: Sequence[tuple[CrewClass, ImportedFlow]], crews: CrewReader
+    source: PythonSource, crew_flows: Sequence[tuple[CrewClass, ImportedFlow]], crews: CrewReader
 ) -> CarriedModule:
     """A module that stands in the place of a crew's: its crews run flows, its pydantic classes stay."""
     keep = ("typing", "pydantic", "enum", "datetime", "decimal", "uuid", "dataclasses")
@@ -214,7 +216,7 @@ def _crew_module(
     classes = [
         f"class {crew.name}(ImportedCrew):\n"
         f"    flow = {flow.name + '.yaml'!r}\n    names = {crews.input_ids[flow.name]!r}\n"
-        for crew, flow in made
+        for crew, flow in crew_flows
     ]
     head = f'"""Runs the crews of {source.file.rpartition("/")[2]}, which are flows of this project."""\n\n'
     lines = ["from __future__ import annotations\n", *imports, f"from {PARTS} import ImportedCrew"]

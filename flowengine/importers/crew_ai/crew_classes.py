@@ -81,35 +81,35 @@ class PythonFiles:
         if dots:
             parents = PurePosixPath(importer).parents
             folder = parents[min(dots - 1, len(parents) - 1)]
-            wanted = [(folder / tail).as_posix() if tail else folder.as_posix()]
-            for each in wanted:
+            paths = [(folder / tail).as_posix() if tail else folder.as_posix()]
+            for each in paths:
                 for path in (f"{each}.py", f"{each}/{name}.py", f"{each}/__init__.py"):
                     if path in self.names:
                         return path
             return ""
         ends = [f"{tail}.py", f"{tail}/{name}.py", f"{tail}/__init__.py"] if tail else [f"{name}.py"]
         for end in ends:
-            found = [each for each in self.names if each == end or each.endswith(f"/{end}")]
-            if found:
-                return min(found, key=lambda each: _distance(importer, each))
+            candidates = [each for each in self.names if each == end or each.endswith(f"/{end}")]
+            if candidates:
+                return min(candidates, key=lambda each: _distance(importer, each))
         return ""
 
     def class_of(self, source: PythonSource, name: str, depth: int = 0) -> tuple[ast.ClassDef, PythonSource] | None:
         """A class by the name that a file has for it."""
-        found = source.every_class.get(name)
-        if found is not None:
-            return found, source
+        definition = source.every_class.get(name)
+        if definition is not None:
+            return definition, source
         other, original = self.other_home(source, name)
         return None if other is None or depth >= 8 else self.class_of(other, original or name, depth + 1)
 
     def function_of(self, source: PythonSource, name: str) -> tuple[PythonFunction, PythonSource] | None:
         """A function by the name that a file has for it."""
-        found = next((each for each in source.functions() if each.name == name), None)
-        if found is not None:
-            return found, source
+        function = next((each for each in source.functions() if each.name == name), None)
+        if function is not None:
+            return function, source
         other, original = self.other_home(source, name)
-        found = None if other is None else next((each for each in other.functions() if each.name == original), None)
-        return None if found is None or other is None else (found, other)
+        function = None if other is None else next((each for each in other.functions() if each.name == original), None)
+        return None if function is None or other is None else (function, other)
 
     def other_home(self, source: PythonSource, name: str) -> tuple[PythonSource | None, str]:
         """The file that a name is imported from, and the name there; empty for a module."""
@@ -121,8 +121,8 @@ def _distance(one: str, other: str) -> int:
     """Counts the folders between two files."""
     first, second = PurePosixPath(one).parent.parts, PurePosixPath(other).parent.parts
     shared = 0
-    for left, right in zip(first, second, strict=False):
-        if left != right:
+    for part, other_part in zip(first, second, strict=False):
+        if part != other_part:
             break
         shared += 1
     return len(first) + len(second) - 2 * shared
@@ -132,7 +132,7 @@ class Entry(NamedTuple):
     """An agent, a task or a crew as the Python makes it."""
 
     name: str
-    """Of its method."""
+    """The name of its method."""
     keywords: Mapping[str, ast.expr]
     place: SourcePlace
 
@@ -140,22 +140,22 @@ class Entry(NamedTuple):
 class CrewClass:
     """A class with agents, tasks and a crew."""
 
-    def __init__(self, found: ast.ClassDef, source: PythonSource, files: PythonFiles) -> None:
-        self.found = found
+    def __init__(self, definition: ast.ClassDef, source: PythonSource, files: PythonFiles) -> None:
+        self.definition = definition
         self.source = source
         self.files = files
-        self.name = found.name
+        self.name = definition.name
         self.agents: dict[str, Entry] = {}
         self.tasks: dict[str, Entry] = {}
         self.crew: Entry | None = None
         self.hooks: list[tuple[str, PythonFunction]] = []
-        for each in found.body:
+        for each in definition.body:
             if isinstance(each, PythonFunction):
                 self._read(each)
 
     def find_config_path(self, key: str) -> str | None:
         """The path that `agents_config` or `tasks_config` says; None where it is no text."""
-        for each in self.found.body:
+        for each in self.definition.body:
             if any(isinstance(one, ast.Name) and one.id == key for one in targets_of(each)):
                 texts = (text_of(one) or "" for one in ast.walk(each) if isinstance(one, ast.Constant))
                 return next((one for one in texts if one.endswith((".yaml", ".yml"))), None)
@@ -182,11 +182,11 @@ class CrewClass:
 
     @cached_property
     def _assigned(self) -> list[dict[str, ast.expr]]:
-        return list(_assignments(self.found, self.source.tree))
+        return list(_assignments(self.definition, self.source.tree))
 
     def tool_named(self, name: str) -> ast.expr | None:
         """Returns the tool of this name that a method of the class makes."""
-        method = method_of(self.found, name)
+        method = method_of(self.definition, name)
         returned = [each.value for each in ast.walk(method) if isinstance(each, ast.Return)] if method else []
         return next((each for each in reversed(returned) if each is not None), None)
 
@@ -211,15 +211,15 @@ class CrewClass:
 def _find_made_call(method: PythonFunction, ending: str) -> ast.Call | None:
     """The call that makes what a method returns."""
     calls = [each for each in ast.walk(method) if isinstance(each, ast.Call)]
-    named = [each for each in calls if last_name(each).endswith(ending)]
-    return named[0] if named else None
+    matches = [each for each in calls if last_name(each).endswith(ending)]
+    return matches[0] if matches else None
 
 
-def _assignments(found: ast.ClassDef | None, tree: ast.Module) -> Iterator[dict[str, ast.expr]]:
+def _assignments(definition: ast.ClassDef | None, tree: ast.Module) -> Iterator[dict[str, ast.expr]]:
     """Name → value: of the class and its constructor, then of the module."""
-    if found is not None:
-        yield _find_assignments(found.body)
-        for each in found.body:
+    if definition is not None:
+        yield _find_assignments(definition.body)
+        for each in definition.body:
             if isinstance(each, PythonFunction):
                 yield _find_assignments(list(ast.walk(each)), "self.")
     yield _find_assignments(tree.body)
@@ -238,12 +238,12 @@ def _find_assignments(body: list[ast.stmt] | list[ast.AST], prefix: str = "") ->
 
 def crew_classes(source: PythonSource, files: PythonFiles) -> list[CrewClass]:
     """The classes of a file that are crews."""
-    found = [
+    classes = [
         CrewClass(each, source, files)
         for each in source.classes()
         if any(name.rpartition(".")[2] == "CrewBase" for name, _ in decorators_of(each))
     ]
-    return [each for each in found if each.tasks]
+    return [each for each in classes if each.tasks]
 
 
 def config_key(node: ast.expr | None) -> str | None:

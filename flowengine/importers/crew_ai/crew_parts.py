@@ -47,8 +47,8 @@ _PROJECT: Final = ("pyproject.toml", "requirements.txt", "setup.py", "setup.cfg"
 
 def _beside(tree: SourceTree, file: str) -> list[str]:
     folder = PurePosixPath(file).parent
-    listed = (tree.root / folder).iterdir()
-    names = sorted(each.name for each in listed if each.suffix in (".yaml", ".yml"))
+    entries = (tree.root / folder).iterdir()
+    names = sorted(each.name for each in entries if each.suffix in (".yaml", ".yml"))
     return [(folder / each).as_posix() for each in names if tree.has((folder / each).as_posix())]
 
 
@@ -63,12 +63,12 @@ def tasks_of(tree: SourceTree, agents: str) -> str | None:
 
 def _partner(tree: SourceTree, file: str, word: str, other: str, mark: re.Pattern[str]) -> str | None:
     path = PurePosixPath(file)
-    wanted = path.with_name(path.name.replace(word, other)).as_posix()
+    path_of_partner = path.with_name(path.name.replace(word, other)).as_posix()
     beside = _beside(tree, file)
-    candidates = dict.fromkeys([wanted, *(each for each in beside if other in each), *beside, file])
+    candidates = dict.fromkeys([path_of_partner, *(each for each in beside if other in each), *beside, file])
     others = (each for each in candidates if each != file)
-    found = (each for each, text in tree.yaml_texts([*others, file]) if mark.search(text))
-    return next(found, None)
+    matches = (each for each, text in tree.yaml_texts([*others, file]) if mark.search(text))
+    return next(matches, None)
 
 
 def project_base(tree: SourceTree, file: str) -> str:
@@ -88,9 +88,9 @@ def text_with_inputs(text: str, expression: Callable[[str], str | None]) -> str:
     'About {{ inputs.topic }}: {{ "{" }}{{ inputs.topic }}} {{ "{%" }} x'
     """
 
-    def meaning(found: re.Match[str]) -> str | None:
-        meant = expression(found[1])
-        return None if meant is None else to_tag(meant)
+    def meaning(match: re.Match[str]) -> str | None:
+        value = expression(match[1])
+        return None if value is None else to_tag(value)
 
     return fill_text(text, _PLACEHOLDER, meaning, escape=lambda before: literal(before, is_end=False))
 
@@ -113,7 +113,7 @@ class CrewPart(NamedTuple):
     entry: Entry
     key: str | None
     """The entry of the file; None where there is none."""
-    held: Mapping[str, Any]
+    settings: Mapping[str, Any]
 
     @property
     def name(self) -> str:
@@ -144,7 +144,7 @@ class CrewParts:
         self.files = files
         self.names = names
         self.paths = {each: each for each in files.names}
-        self._told: set[tuple[str, int, str]] = set()
+        self._report_keys: set[tuple[str, int, str]] = set()
         root = import_root(files)
         self.new_paths = {each: _below(each, root) for each in files.names}
         self.code = CarriedCode(tree, {new: old for old, new in self.new_paths.items()}, STAND_IN)
@@ -157,7 +157,7 @@ class CrewParts:
 
     def classes_of(self, tasks_file: str) -> list[CrewClass]:
         """The crews whose tasks stand in a file."""
-        found: list[CrewClass] = []
+        classes: list[CrewClass] = []
         for name in self.files.names:
             source = self.files.parse_file(name, "CrewBase")
             if source is None:
@@ -165,8 +165,8 @@ class CrewParts:
             for each in crew_classes(source, self.files):
                 path = each.find_config_path("tasks_config")
                 if path is not None and _same(name, path, tasks_file):
-                    found.append(each)
-        return found
+                    classes.append(each)
+        return classes
 
     def tasks_file_of(self, python: str, path: str) -> str | None:
         """The file of tasks that a class of a Python file names."""
@@ -185,7 +185,7 @@ class CrewParts:
 
     def _named_files(self) -> Iterator[CarriedFile]:
         """The files beside copied code that the code names, such as its data; not those that became nodes."""
-        found: dict[str, str] = {}
+        paths: dict[str, str] = {}
         for name, texts in self.code.texts().items():
             folder = PurePosixPath(self.code.carried_path(name) or name).parent
             for text in texts:
@@ -193,9 +193,9 @@ class CrewParts:
                 if not _NAMED.fullmatch(text) or path.suffix == ".py" or ".." in path.parts:
                     continue
                 if self.tree.has(path.as_posix()):
-                    found[(folder / text).as_posix()] = path.as_posix()
+                    paths[(folder / text).as_posix()] = path.as_posix()
         own = {*OWN_FILES, *(f"{each.name}.yaml" for each in self.project.flows)}
-        for new, path in sorted(found.items()):
+        for new, path in sorted(paths.items()):
             try:
                 data = self.tree.read(path)
             except SourceError as error:
@@ -213,28 +213,28 @@ class CrewParts:
     def tell(self, outcome: Outcome, what: str, place: SourcePlace, note: str = "", by_hand: str = "") -> None:
         """Tell an element once, whichever crews of a file use it."""
         key = (place.file, place.line, what)
-        if key in self._told:
+        if key in self._report_keys:
             return
-        self._told.add(key)
+        self._report_keys.add(key)
         todo = {"lost": by_hand or "see whether the flow needs it", "changed": by_hand}.get(outcome, "")
         self.ledger.elements.append(Element(what, place, outcome, note, todo))
 
-    def _tell_of(self, said: CrewSetting, outcome: Outcome, note: str = "", by_hand: str = "") -> None:
-        self.tell(outcome, said.what, said.place, note, by_hand)
+    def _tell_of(self, setting: CrewSetting, outcome: Outcome, note: str = "", by_hand: str = "") -> None:
+        self.tell(outcome, setting.what, setting.place, note, by_hand)
 
     def _settings_of(self, kind: str, part: CrewPart, source: YamlSource | None) -> list[CrewSetting]:
         """All that is said of an agent or a task: what its file says, then what the code does."""
-        found: list[CrewSetting] = []
+        settings: list[CrewSetting] = []
         if part.key is not None and source is not None:
-            for each, value in part.held.items():
+            for each, value in part.settings.items():
                 place = source.origin(part.key, each)
-                found.append(CrewSetting(each, value, None, f"{kind} {part.key}: {each}", place))
+                settings.append(CrewSetting(each, value, None, f"{kind} {part.key}: {each}", place))
         if self.crew is not None:
             for each, node in part.entry.keywords.items():
                 value = literal_of(self.crew.resolve(node), node)
                 what, place = f"{kind} {part.name}: {each}", self.crew.source.place(node)
-                found.append(CrewSetting(each, value, node, what, place))
-        return found
+                settings.append(CrewSetting(each, value, node, what, place))
+        return settings
 
     def _keys_of_others(self, crew: CrewClass, kind: str) -> set[str]:
         """The entries of a file that some crew of the same Python file names."""
@@ -242,10 +242,10 @@ class CrewParts:
         return {config_key(each.keywords.get("config")) or name for one in every for name, each in one.items()}
 
     def _yaml(self, file: str) -> YamlSource:
-        found = self.tree.read_yaml(file)
-        if not is_map(found.data):
+        source = self.tree.read_yaml(file)
+        if not is_map(source.data):
             raise DefinitionError(f"{file}:1: a map of agents or tasks is expected")
-        return found
+        return source
 
     def _agents_file(self, tasks_file: str, crew: CrewClass | None) -> str | None:
         path = crew.find_config_path("agents_config") if crew is not None else None
@@ -285,7 +285,7 @@ def import_root(files: PythonFiles) -> str:
     names = set(files.names)
     folders = {each.as_posix() for name in names for each in PurePosixPath(name).parents}
     packages = {each for each in folders if each != "."}
-    wanted = [
+    modules = [
         each.module.replace(".", "/")
         for name in files.names[:400]
         if (source := files.parse_file(name)) is not None
@@ -295,9 +295,9 @@ def import_root(files: PythonFiles) -> str:
     best, score = files.base, 0
     for folder in sorted(folders | {files.base}, key=len):
         prefix = "" if folder == "." else f"{folder}/"
-        found = sum(f"{prefix}{each}.py" in names or f"{prefix}{each}" in packages for each in wanted)
-        if found > score:
-            best, score = folder, found
+        count = sum(f"{prefix}{each}.py" in names or f"{prefix}{each}" in packages for each in modules)
+        if count > score:
+            best, score = folder, count
     return best
 
 

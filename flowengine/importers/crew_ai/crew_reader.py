@@ -74,8 +74,8 @@ class _TaskOrder:
             self.done += self.waiting
             self.last = [*self.waiting, *([] if self.waiting else self.last)]
             self.waiting = []
-        seen = context if context is not None else [] if is_async else list(self.done)
-        step.needs = [each for each in self.last if each not in seen]
+        sources = context if context is not None else [] if is_async else list(self.done)
+        step.needs = [each for each in self.last if each not in sources]
         step.needs += [file for each in self.last for file in self.files[each]]
         self.files[step.id] = [each.id for each in after if each.kind != "approval"]
         step.when = self.review or None
@@ -84,7 +84,7 @@ class _TaskOrder:
             self.review = each.test_of("accept") if each.kind == "approval" else self.review
         (self.waiting if is_async else self.done).append(step.id)
         self.last = self.last if is_async else [step.id]
-        return seen
+        return sources
 
 
 class CrewReader(AgentReader):
@@ -102,7 +102,7 @@ class CrewReader(AgentReader):
         self.tasks_source, self.agents_source = tasks, agents
         folder = PurePosixPath(self.files.base if self.files.base != "." else self.tree.root.name).name
         flow = ImportedFlow(self.names.id(crew.name if crew else folder, "crew"), SourcePlace(tasks_file))
-        flow.description = ast.get_docstring(crew.found) if crew else None
+        flow.description = ast.get_docstring(crew.definition) if crew else None
         self.flow = flow
         self.input_names = Names()
         self.inputs = {}
@@ -121,9 +121,9 @@ class CrewReader(AgentReader):
 
     def _read_settings(self, crew: CrewClass | None) -> dict[str, Any]:
         """Reads the settings of the crew: process, memory, planning."""
-        found: dict[str, Any] = {}
+        settings: dict[str, Any] = {}
         if crew is None or crew.crew is None:
-            return found
+            return settings
         for key, node in crew.crew.keywords.items():
             place, what = crew.source.place(node), f"crew {crew.name}: {key}"
             value = literal_of(crew.resolve(node))
@@ -134,7 +134,7 @@ class CrewReader(AgentReader):
                 else:
                     self.tell("mapped", what, place, "each task sees what those before it gave")
             elif key == "memory" and value is True:
-                found["memory"] = {}
+                settings["memory"] = {}
                 self.tell("changed", what, place, "`memory` of each agent")
             elif key == "planning" and value is True:
                 why = "nothing plans the tasks before they begin"
@@ -146,7 +146,7 @@ class CrewReader(AgentReader):
                 self.tell("mapped", what, place)
             else:
                 self.tell("lost", what, place, "it has no counterpart")
-        return found
+        return settings
 
     def _read_hooks(self, crew: CrewClass | None) -> None:
         if crew is None:
@@ -183,12 +183,12 @@ class CrewReader(AgentReader):
 
     def _tasks_in_order(self, crew: CrewClass | None, data: Mapping[str, Any]) -> list[Entry]:
         if crew is None:
-            return [Entry(name, {}, self.tasks_source.origin(name)) for name, held in data.items() if is_map(held)]
+            return [Entry(name, {}, self.tasks_source.origin(name)) for name, entry in data.items() if is_map(entry)]
         names = list(crew.tasks)
         node = crew.crew.keywords.get("tasks") if crew.crew is not None else None
         if isinstance(node, ast.List):
-            chosen = [call_name(each).removeprefix("self.") for each in node.elts]
-            names = [each for each in chosen if each in crew.tasks] or names
+            members = [call_name(each).removeprefix("self.") for each in node.elts]
+            names = [each for each in members if each in crew.tasks] or names
         for name, entry in crew.tasks.items():
             if name not in names:
                 self.tell("changed", f"task {name}", entry.place, "left out: the crew does not do it")
@@ -200,43 +200,45 @@ class CrewReader(AgentReader):
         context: list[str] | None = None
         after: list[FlowStep] = []
         is_async = False
-        for said in {each.key: each for each in self._settings_of("task", part, self.tasks_source)}.values():
-            key, value = said.key, said.value
+        for setting in {each.key: each for each in self._settings_of("task", part, self.tasks_source)}.values():
+            key, value = setting.key, setting.value
             if key in ("description", "expected_output"):
                 if isinstance(value, ast.expr):
                     field = config_field(value)
-                    value = part.held.get(field) if field else None
+                    value = part.settings.get(field) if field else None
                 if value is None:
-                    self._tell_of(said, "lost", "it is made by code", "write it into the prompt")
+                    self._tell_of(setting, "lost", "it is made by code", "write it into the prompt")
                     continue
                 texts[key] = self._text(value)
-                self._tell_of(said, "mapped", "part of the prompt")
+                self._tell_of(setting, "mapped", "part of the prompt")
             elif key == "config":
-                lacks = "" if part.held else "there is no such task in the file"
-                self._tell_of(said, "lost" if lacks else "mapped", lacks)
+                lacks = "" if part.settings else "there is no such task in the file"
+                self._tell_of(setting, "lost" if lacks else "mapped", lacks)
             elif key == "agent":
-                self._tell_of(said, "mapped")
+                self._tell_of(setting, "mapped")
             elif key == "context":
-                context = self._read_context(said, order.ids)
+                context = self._read_context(setting, order.ids)
             elif key == "async_execution":
                 is_async = value is True
-                self._tell_of(said, "mapped", "it runs beside the tasks that do not need it" if is_async else "")
+                self._tell_of(setting, "mapped", "it runs beside the tasks that do not need it" if is_async else "")
             elif key in ("output_json", "output_pydantic", "response_model"):
-                self._read_shape(step, said)
+                self._read_shape(step, setting)
             elif key == "output_file":
-                after += self._write_file(step, said)
+                after += self._write_file(step, setting)
             elif key == "human_input" and value is True:
                 after.append(self._ask_person(step))
-                self._tell_of(said, "changed", "a person accepts or stops; what they say does not go back to the agent")
+                self._tell_of(
+                    setting, "changed", "a person accepts or stops; what they say does not go back to the agent"
+                )
             elif key == "tools":
-                self._read_tools(step.keys, said)
+                self._read_tools(step.keys, setting)
             elif key == "markdown" and value is True:
                 texts["markdown"] = "Write it as Markdown."
-                self._tell_of(said, "mapped", "a sentence of the prompt")
+                self._tell_of(setting, "mapped", "a sentence of the prompt")
             elif key in ("guardrail", "guardrails") and value not in (False, None, []):
-                self._read_guardrail(step, said)
+                self._read_guardrail(step, setting)
             else:
-                self._tell_other(said, TASK_NOTES, "write it as a node or a guardrail")
+                self._tell_other(setting, TASK_NOTES, "write it as a node or a guardrail")
         self._set_agent(step, part)
         step.prompt = self._prompt(texts, order.add(step, after, context, is_async=is_async))
         return after
@@ -253,95 +255,101 @@ class CrewReader(AgentReader):
 
     def _set_agent(self, step: FlowStep, part: CrewPart) -> None:
         if self.crew is not None:
-            found = self._agent_of(part.name, part.entry.keywords, self.crew)
+            agent = self._agent_of(part.name, part.entry.keywords, self.crew)
         else:
-            named = part.held.get("agent")
-            found = str(named) if named else next(iter(self.agent_ids), None) if len(self.agent_ids) == 1 else None
-            if found is None and self.agent_ids:
-                found = list(self.agent_ids)[min(len(self.flow.steps), len(self.agent_ids) - 1)]
+            agent_key = part.settings.get("agent")
+            agent = (
+                str(agent_key) if agent_key else next(iter(self.agent_ids), None) if len(self.agent_ids) == 1 else None
+            )
+            if agent is None and self.agent_ids:
+                agent = list(self.agent_ids)[min(len(self.flow.steps), len(self.agent_ids) - 1)]
                 self.tell(
-                    "changed", f"task {part.name}", step.origin, f"it names no agent: {found} does it, by their order"
+                    "changed", f"task {part.name}", step.origin, f"it names no agent: {agent} does it, by their order"
                 )
-        if found is not None and found in self.agent_ids:
-            step.keys = {"agent": self.agent_ids[found], **step.keys}
-            if found in self.timeouts:
-                step.keys["timeout"] = self.timeouts[found]
+        if agent is not None and agent in self.agent_ids:
+            step.keys = {"agent": self.agent_ids[agent], **step.keys}
+            if agent in self.timeouts:
+                step.keys["timeout"] = self.timeouts[agent]
         else:
             self.tell(
                 "lost", f"task {part.name}: agent", step.origin, "it is not known which agent does it", "name one"
             )
 
-    def _read_context(self, said: CrewSetting, ids: Mapping[str, str]) -> list[str] | None:
-        named: list[str] = []
-        value = said.value
+    def _read_context(self, setting: CrewSetting, ids: Mapping[str, str]) -> list[str] | None:
+        task_names: list[str] = []
+        value = setting.value
         if is_list(value):
-            named = [str(each) for each in value]
-        elif isinstance(said.node, ast.List):
-            named = [call_name(each).removeprefix("self.") for each in said.node.elts]
+            task_names = [str(each) for each in value]
+        elif isinstance(setting.node, ast.List):
+            task_names = [call_name(each).removeprefix("self.") for each in setting.node.elts]
         elif value is None:
-            self._tell_of(said, "mapped")
+            self._tell_of(setting, "mapped")
             return []
-        known = [ids[each] for each in named if each in ids]
-        if len(known) < len(named) or (not named and value != []):
-            self._tell_of(said, "lost", "it names a task that does not come before", "name the nodes in the prompt")
+        task_ids = [ids[each] for each in task_names if each in ids]
+        if len(task_ids) < len(task_names) or (not task_names and value != []):
+            self._tell_of(setting, "lost", "it names a task that does not come before", "name the nodes in the prompt")
         else:
-            self._tell_of(said, "mapped")
-        return known
+            self._tell_of(setting, "mapped")
+        return task_ids
 
-    def _read_shape(self, step: FlowStep, said: CrewSetting) -> None:
-        crew, node = self.crew, said.node
+    def _read_shape(self, step: FlowStep, setting: CrewSetting) -> None:
+        crew, node = self.crew, setting.node
         if node is None or crew is None:
-            self._tell_of(said, "lost", "it names a class")
+            self._tell_of(setting, "lost", "it names a class")
             return
         if isinstance(node, ast.Constant) and node.value is None:
-            self._tell_of(said, "mapped")
+            self._tell_of(setting, "mapped")
             return
-        found = crew.files.class_of(crew.source, last_name(node))
-        if found is None:
-            self._tell_of(said, "lost", "the class is not to be found", "write `output`, a JSON Schema")
+        definition = crew.files.class_of(crew.source, last_name(node))
+        if definition is None:
+            self._tell_of(setting, "lost", "the class is not to be found", "write `output`, a JSON Schema")
             return
-        shapes = ClassShapes(lambda name: _first(crew.files.class_of(found[1], name)))
-        shape = shapes.of_class(found[0])
+        shapes = ClassShapes(lambda name: _first(crew.files.class_of(definition[1], name)))
+        shape = shapes.of_class(definition[0])
         if shape is None or shape.get("type") != "object":
             why = "a field of it has a type that is not known"
-            self._tell_of(said, "lost", why, "write `output`, a JSON Schema")
+            self._tell_of(setting, "lost", why, "write `output`, a JSON Schema")
             return
         step.keys["output"] = shape
         if shapes.unknown:
-            told = ", ".join(shapes.unknown)[:100]
-            self._tell_of(said, "changed", f"`output`: its JSON Schema, open where it says {told}")
+            names = ", ".join(shapes.unknown)[:100]
+            self._tell_of(setting, "changed", f"`output`: its JSON Schema, open where it says {names}")
         else:
-            self._tell_of(said, "mapped", "`output`: its JSON Schema")
+            self._tell_of(setting, "mapped", "`output`: its JSON Schema")
 
-    def _read_guardrail(self, step: FlowStep, said: CrewSetting) -> None:
+    def _read_guardrail(self, step: FlowStep, setting: CrewSetting) -> None:
         """A text judges the answer and has it improved; a function may refuse it, and the node is tried again."""
-        if isinstance(said.value, str):
-            step.keys["improve"] = {"instructions": literal(said.value.strip())}
-            self._tell_of(said, "changed", "`improve`: the answer is judged by this text, and improved until it passes")
+        if isinstance(setting.value, str):
+            step.keys["improve"] = {"instructions": literal(setting.value.strip())}
+            self._tell_of(
+                setting, "changed", "`improve`: the answer is judged by this text, and improved until it passes"
+            )
             return
-        call = self.tools.guard_of(said.node, self.crew) if said.node is not None and self.crew is not None else None
+        call = (
+            self.tools.guard_of(setting.node, self.crew) if setting.node is not None and self.crew is not None else None
+        )
         if call is None:
-            self._tell_of(said, "lost", "the function is not to be found", "write it under `guardrails`")
+            self._tell_of(setting, "lost", "the function is not to be found", "write it under `guardrails`")
             return
         step.keys["guardrails"] = {"output": [call]}
         step.keys["retry"] = {"attempts": 4, "on": ["error"]}
         note = "`guardrails` of the node, which is tried again; what the function makes of the answer is left out"
-        self._tell_of(said, "changed", note)
+        self._tell_of(setting, "changed", note)
 
-    def _write_file(self, step: FlowStep, said: CrewSetting) -> list[FlowStep]:
-        if not isinstance(said.value, str):
-            self._tell_of(said, "lost", "its name is made by code", "write a node that keeps the output")
+    def _write_file(self, step: FlowStep, setting: CrewSetting) -> list[FlowStep]:
+        if not isinstance(setting.value, str):
+            self._tell_of(setting, "lost", "its name is made by code", "write a node that keeps the output")
             return []
-        path = said.value.removeprefix("./").lstrip("/")
+        path = setting.value.removeprefix("./").lstrip("/")
         if path.startswith("..") or not path:
-            self._tell_of(said, "lost", "the path leaves the project", "write a node that keeps the output")
+            self._tell_of(setting, "lost", "the path leaves the project", "write a node that keeps the output")
             return []
         self.project.carry("imported_files.py", _FILES_MODULE)
-        writing = FlowStep(self.step_names.id(f"{step.id}_file"), "function", said.place)
+        writing = FlowStep(self.step_names.id(f"{step.id}_file"), "function", setting.place)
         writing.call = "imported_files:write_text"
         writing.arguments = {"path": text_with_inputs(path, self._input), "text": to_tag(f"nodes.{step.id}.output")}
         writing.keys["effect"] = "idempotent"
-        self._tell_of(said, "mapped", f"the node {writing.id} writes it, below the project's folder")
+        self._tell_of(setting, "mapped", f"the node {writing.id} writes it, below the project's folder")
         return [writing]
 
     def _ask_person(self, step: FlowStep) -> FlowStep:
@@ -350,5 +358,5 @@ class CrewReader(AgentReader):
         return asking
 
 
-def _first(found: tuple[ast.ClassDef, Any] | None) -> ast.ClassDef | None:
-    return None if found is None else found[0]
+def _first(pair: tuple[ast.ClassDef, Any] | None) -> ast.ClassDef | None:
+    return None if pair is None else pair[0]

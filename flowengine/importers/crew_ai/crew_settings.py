@@ -32,7 +32,7 @@ _OF_AGENTS: Final[Mapping[str, Note]] = {
     "function_calling_llm": ("changed", "the agent's own model asks for tools"),
     "step_callback": _NO_CODE,
 }
-"""Of an agent, or of all agents of a crew."""
+"""Notes on the settings of an agent, or of all agents of a crew."""
 AGENT_NOTES: Final[Mapping[str, Note]] = {
     **_OF_AGENTS,
     "allow_delegation": ("mapped", ""),
@@ -157,9 +157,11 @@ def read_model(value: Any, crew: CrewClass | None) -> ModelFound:
     if isinstance(resolved, ast.BoolOp | ast.IfExp):
         choices = [one for one in ast.walk(resolved) if isinstance(one, ast.Constant) and isinstance(one.value, str)]
         for each in choices:
-            found = _find_named(str(each.value), {})
-            if found.model is not None:
-                return found._replace(outcome="changed", note=f"{found.model}, one of those that the code chooses from")
+            choice = _find_named(str(each.value), {})
+            if choice.model is not None:
+                return choice._replace(
+                    outcome="changed", note=f"{choice.model}, one of those that the code chooses from"
+                )
     return _by_environment()
 
 
@@ -170,47 +172,47 @@ def _by_environment() -> ModelFound:
 
 def _model_of_call(call: ast.Call, crew: CrewClass, depth: int) -> ModelFound:
     name = last_name(call)
-    said = {each.arg: each.value for each in call.keywords if each.arg}
+    keywords = {each.arg: each.value for each in call.keywords if each.arg}
     if name in ("getenv", "get") or call_name(call).endswith("environ.get"):
         fallback = literal_of(call.args[1]) if len(call.args) > 1 else None
-        if isinstance(fallback, str) and (found := _find_named(fallback, {})).model is not None:
-            return found._replace(outcome="changed", note="the name that the code has where its variable is not set")
+        if isinstance(fallback, str) and (choice := _find_named(fallback, {})).model is not None:
+            return choice._replace(outcome="changed", note="the name that the code has where its variable is not set")
         return _by_environment()
-    values = {each: literal_of(crew.resolve(value), _MADE) for each, value in said.items()}
+    values = {each: literal_of(crew.resolve(value), _MADE) for each, value in keywords.items()}
     keys = {_OPTIONS[each]: value for each, value in values.items() if fits_option(_OPTIONS.get(each, ""), value)}
-    node = next((said[each] for each in _NAMES if each in said), call.args[0] if call.args else None)
-    given = crew.resolve(node)
-    text = literal_of(given)
-    if isinstance(given, ast.Call) and depth < 4:
-        found = _model_of_call(given, crew, depth + 1)
-        found = found._replace(keys=keys | found.keys)
+    node = next((keywords[each] for each in _NAMES if each in keywords), call.args[0] if call.args else None)
+    argument = crew.resolve(node)
+    text = literal_of(argument)
+    if isinstance(argument, ast.Call) and depth < 4:
+        choice = _model_of_call(argument, crew, depth + 1)
+        choice = choice._replace(keys=keys | choice.keys)
     elif isinstance(text, str):
-        has_address = any(each in said for each in _ADDRESSES)
+        has_address = any(each in keywords for each in _ADDRESSES)
         prefix = _PREFIXES.get(name, "")
         if prefix and "/" not in text:
             text = prefix + text.removeprefix("models/")
-        found = _find_named(text, keys, is_openai=name in _OPENAI or has_address)
-        if has_address and found.model is not None:
+        choice = _find_named(text, keys, is_openai=name in _OPENAI or has_address)
+        if has_address and choice.model is not None:
             todo = "say the model's address in `[models]` of the project file, or by the vendor's variable"
-            found = found._replace(outcome="changed", note=f"{found.model}, without its address", by_hand=todo)
+            choice = choice._replace(outcome="changed", note=f"{choice.model}, without its address", by_hand=todo)
     else:
         function = crew.files.function_of(crew.source, call_name(call)) if depth < 4 else None
         returned = [each.value for each in ast.walk(function[0]) if isinstance(each, ast.Return)] if function else []
         inner = crew.resolve(returned[-1]) if returned else None
         if isinstance(inner, ast.Call):
             return _model_of_call(inner, crew, depth + 1)
-        found = _by_environment()._replace(keys=keys)
-    left = [each for each, value in values.items() if each not in _KNOWN and value not in (None, False)]
-    left = [each for each in left if _OPTIONS.get(each) not in keys]
-    if not left:
-        return found
-    outcome: Outcome = "lost" if found.outcome == "lost" else "changed"
-    return found._replace(outcome=outcome, note=f"{found.note}; options left out: {', '.join(left)}")
+        choice = _by_environment()._replace(keys=keys)
+    unread = [each for each, value in values.items() if each not in _KNOWN and value not in (None, False)]
+    unread = [each for each in unread if _OPTIONS.get(each) not in keys]
+    if not unread:
+        return choice
+    outcome: Outcome = "lost" if choice.outcome == "lost" else "changed"
+    return choice._replace(outcome=outcome, note=f"{choice.note}; options left out: {', '.join(unread)}")
 
 
 def _find_named(text: str, keys: dict[str, Any], *, is_openai: bool = False) -> ModelFound:
-    found = model_name(text, is_openai=is_openai)
-    if found is None:
+    model = model_name(text, is_openai=is_openai)
+    if model is None:
         todo = "write `model` into the agent"
         return ModelFound(None, keys, "lost", f"no vendor of a model '{text[:80]}' is known", todo)
-    return ModelFound(found, keys, "mapped", f"model {found}")
+    return ModelFound(model, keys, "mapped", f"model {model}")

@@ -73,7 +73,7 @@ class ToolFound(NamedTuple):
 
     call: str
     change: str = ""
-    lost: str = ""
+    problem: str = ""
 
 
 class _OwnTool(NamedTuple):
@@ -99,7 +99,7 @@ class ToolCode:
         self._paths = paths
         self._files = files
         self._names = Names()
-        self._made: dict[str, ToolFound] = {}
+        self._tool_by_key: dict[str, ToolFound] = {}
         self.stubs: list[Stub] = []
         self.uses_parts = False
         """Whether a function needs what stands in for crewai."""
@@ -107,32 +107,32 @@ class ToolCode:
     def of(self, node: ast.expr, crew: CrewClass) -> ToolFound:
         """The tool that an element of a list of tools is."""
         key = f"{crew.source.file}:{crew.name}:{ast.unparse(node)}"
-        if key not in self._made:
-            self._made[key] = self._read(node, crew)
-        return self._made[key]
+        if key not in self._tool_by_key:
+            self._tool_by_key[key] = self._read(node, crew)
+        return self._tool_by_key[key]
 
     def guard_of(self, node: ast.expr, crew: CrewClass) -> str | None:
         """A function that says whether an answer passes; None where the source's own is not to be found."""
         name = call_name(node)
         bare = name.removeprefix("self.")
-        held = method_of(crew.found, bare)
-        function = (held, crew.source) if held is not None else self._files.function_of(crew.source, name)
+        method = method_of(crew.definition, bare)
+        function = (method, crew.source) if method is not None else self._files.function_of(crew.source, name)
         if function is None or "." in bare:
             return None
-        found, source = function
+        definition, source = function
         path = self._paths.get(source.file, "")
         module = module_name(path) if path in self._code.paths else None
         if module is None or self._code.problem_of(path):
             return None
         self._code.need(path)
-        imported, called = found.name, "original"
-        if held is not None:
-            imported, called = crew.name, f"object.__new__(original).{found.name}"
+        imported, called = definition.name, "original"
+        if method is not None:
+            imported, called = crew.name, f"object.__new__(original).{definition.name}"
         body = f"found = {called}(CrewResult(value))\n    return bool(found[0] if isinstance(found, tuple) else found)"
         first = f"from {PARTS} import CrewResult\n"
         self.uses_parts = True
         wrapper = Wrapper(["value: Any"], module, imported, body, first, "bool")
-        return self._code.add_wrapper(argument_name(f"{found.name}_passes"), wrapper)
+        return self._code.add_wrapper(argument_name(f"{definition.name}_passes"), wrapper)
 
     def _read(self, node: ast.expr, crew: CrewClass) -> ToolFound:
         resolved = crew.resolve(node) or node
@@ -142,19 +142,19 @@ class ToolCode:
             home, original, file = self._files.home_of(source, name.partition(".")[0])
             if home.partition(".")[0] in ("crewai_tools",) and "." not in name:
                 return self._package_tool(home, original, resolved, node, crew)
-            found = self._files.class_of(source, name) if "." not in name else None
-            if found is not None:
-                return self._own_class(found[0], found[1], resolved, node, crew)
+            definition = self._files.class_of(source, name) if "." not in name else None
+            if definition is not None:
+                return self._own_class(definition[0], definition[1], resolved, node, crew)
             return self._stub(
                 node, crew, f"{name or 'it'} of {home or 'the source'} makes it" + (f" ({file})" if file else "")
             )
         name = call_name(resolved)
         first, _, rest = name.partition(".")
         if rest and not name.startswith("self."):
-            found = self._files.class_of(source, first)
-            method = None if found is None else method_of(found[0], rest)
-            if found is not None and method is not None:
-                return self._own_function(method, found[1], node, crew, first)
+            definition = self._files.class_of(source, first)
+            method = None if definition is None else method_of(definition[0], rest)
+            if definition is not None and method is not None:
+                return self._own_function(method, definition[1], node, crew, first)
         elif name:
             function = self._files.function_of(source, name)
             if function is not None:
@@ -163,44 +163,50 @@ class ToolCode:
         return self._stub(node, crew, f"{ast.unparse(node)[:80]} comes from {home or 'code that is not there'}")
 
     def _package_tool(self, home: str, name: str, call: ast.Call, node: ast.expr, crew: CrewClass) -> ToolFound:
-        given = _constructor(call)
-        if given is None:
+        arguments = _constructor(call)
+        if arguments is None:
             return self._stub(node, crew, f"{name} is made with values of the code")
         fixed = {each.arg for each in call.keywords}
         parameters = [each for each in _KNOWN.get(name, ("query: str",)) if each.partition(":")[0] not in fixed]
         passed = ", ".join(f"{each}={each}" for each in (each.partition(":")[0] for each in parameters))
-        first, body = _format_docstring(f"Use the tool {name}."), f"return original({given}).run({passed})"
-        made = self._code.add_wrapper(argument_name(name), Wrapper(parameters, home, name, body, first))
-        return ToolFound(made, "it needs the package crewai-tools to be installed")
+        first, body = _format_docstring(f"Use the tool {name}."), f"return original({arguments}).run({passed})"
+        tool_name = self._code.add_wrapper(argument_name(name), Wrapper(parameters, home, name, body, first))
+        return ToolFound(tool_name, "it needs the package crewai-tools to be installed")
 
     def _own_class(
-        self, found: ast.ClassDef, source: PythonSource, call: ast.Call, node: ast.expr, crew: CrewClass
+        self, definition: ast.ClassDef, source: PythonSource, call: ast.Call, node: ast.expr, crew: CrewClass
     ) -> ToolFound:
-        run = method_of(found, "_run", "run", "_arun")
+        run = method_of(definition, "_run", "run", "_arun")
         if run is None:
-            return self._stub(node, crew, f"the class {found.name} has no method _run")
-        given = _constructor(call)
-        if given is None:
-            return self._stub(node, crew, f"{found.name} is made with values of the code", run, source)
-        said = (
+            return self._stub(node, crew, f"the class {definition.name} has no method _run")
+        arguments = _constructor(call)
+        if arguments is None:
+            return self._stub(node, crew, f"{definition.name} is made with values of the code", run, source)
+        descriptions = (
             text_of(each.value)
-            for each in found.body
+            for each in definition.body
             if isinstance(each, ast.AnnAssign | ast.Assign)
             and any(isinstance(one, ast.Name) and one.id == "description" for one in targets_of(each))
         )
-        described = next(said, None)
-        text = described if described is not None else ast.get_docstring(found) or ""
-        own = _OwnTool(run, source, found.name, found.name, f"original({given}).{run.name}", text, is_method=True)
+        described = next(descriptions, None)
+        text = described if described is not None else ast.get_docstring(definition) or ""
+        own = _OwnTool(
+            run, source, definition.name, definition.name, f"original({arguments}).{run.name}", text, is_method=True
+        )
         return self._carry(own, node, crew)
 
     def _own_function(
-        self, found: PythonFunction, source: PythonSource, node: ast.expr, crew: CrewClass, holder: str = ""
+        self, definition: PythonFunction, source: PythonSource, node: ast.expr, crew: CrewClass, holder: str = ""
     ) -> ToolFound:
-        is_static = any(name.endswith("staticmethod") for name, _ in decorators_of(found))
-        is_method = bool(holder) and not is_static and [each.arg for each in found.args.args[:1]] in (["self"], ["cls"])
-        called = f"original.{found.name}" if holder else "original"
-        text = ast.get_docstring(found) or ""
-        own = _OwnTool(found, source, holder or found.name, found.name, called, text, is_method=is_method)
+        is_static = any(name.endswith("staticmethod") for name, _ in decorators_of(definition))
+        is_method = (
+            bool(holder) and not is_static and [each.arg for each in definition.args.args[:1]] in (["self"], ["cls"])
+        )
+        called = f"original.{definition.name}" if holder else "original"
+        text = ast.get_docstring(definition) or ""
+        own = _OwnTool(
+            definition, source, holder or definition.name, definition.name, called, text, is_method=is_method
+        )
         return self._carry(own, node, crew)
 
     def _carry(self, own: _OwnTool, node: ast.expr, crew: CrewClass) -> ToolFound:
@@ -230,16 +236,16 @@ class ToolCode:
         run: PythonFunction | None = None,
         source: PythonSource | None = None,
     ) -> ToolFound:
-        written = ast.unparse(node)
-        shown = written.partition("(")[0].rpartition(".")[2] or "tool"
-        name = self._names.id(shown, "tool")
+        code = ast.unparse(node)
+        short_name = code.partition("(")[0].rpartition(".")[2] or "tool"
+        name = self._names.id(short_name, "tool")
         parameters: Sequence[str] = ["query: str"]
         if run is not None:
             parameters = [each for each in parameters_of(run) if _bare(each) not in ("self", "cls")]
-        original = source.segment(run) if run is not None and source is not None else written
+        original = source.segment(run) if run is not None and source is not None else code
         call = f"imported_stubs:{name}"
         self.stubs.append(Stub(call, parameters, why, crew.source.place(node), original=original))
-        return ToolFound(call, lost=why)
+        return ToolFound(call, problem=why)
 
 
 def _bare(parameter: str) -> str:
@@ -250,8 +256,10 @@ def _bare(parameter: str) -> str:
 def _constructor(call: ast.Call) -> str | None:
     """The arguments of a constructor as they are written; None where one of them is no literal."""
     nothing = object()
-    given = [*call.args, *(each.value for each in call.keywords)]
-    if any(literal_of(each, nothing) is nothing for each in given) or any(each.arg is None for each in call.keywords):
+    arguments = [*call.args, *(each.value for each in call.keywords)]
+    if any(literal_of(each, nothing) is nothing for each in arguments) or any(
+        each.arg is None for each in call.keywords
+    ):
         return None
     parts = [ast.unparse(each) for each in call.args]
     return ", ".join([*parts, *(f"{each.arg}={ast.unparse(each.value)}" for each in call.keywords)])
@@ -269,13 +277,15 @@ def tool_elements(node: ast.expr | None, crew: CrewClass, depth: int = 0) -> tup
     if resolved is None or (isinstance(resolved, ast.Constant) and resolved.value is None):
         return [], []
     if isinstance(resolved, ast.List | ast.Tuple):
-        found: list[ast.expr] = []
+        elements: list[ast.expr] = []
         rest: list[ast.expr] = []
         for each in resolved.elts:
-            inner, left = tool_elements(each.value, crew, depth + 1) if isinstance(each, ast.Starred) else ([each], [])
-            found, rest = [*found, *inner], [*rest, *left]
-        return found, rest
+            inner, others = (
+                tool_elements(each.value, crew, depth + 1) if isinstance(each, ast.Starred) else ([each], [])
+            )
+            elements, rest = [*elements, *inner], [*rest, *others]
+        return elements, rest
     if isinstance(resolved, ast.BinOp) and isinstance(resolved.op, ast.Add):
-        left, right = (tool_elements(each, crew, depth + 1) for each in (resolved.left, resolved.right))
-        return [*left[0], *right[0]], [*left[1], *right[1]]
+        first, second = (tool_elements(each, crew, depth + 1) for each in (resolved.left, resolved.right))
+        return [*first[0], *second[0]], [*first[1], *second[1]]
     return [], [resolved]

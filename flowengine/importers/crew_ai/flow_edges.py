@@ -38,9 +38,9 @@ class EdgeReader(FlowParts):
             elif members[name] not in done:
                 done.add(members[name])
                 self.flow.steps.append(self._make_loop(circles[members[name]], steps, order))
-        heard = {each for name in order for each in self._sources(name)}
+        sources = {each for name in order for each in self._sources(name)}
         for name in order:
-            if name not in heard and name not in members:
+            if name not in sources and name not in members:
                 self.flow.outputs[self.ids[name]] = to_tag(f"nodes.{self.ids[name]}.output.result | default(none)")
         if not self.flow.outputs:
             last = self.flow.steps[-1]
@@ -48,16 +48,16 @@ class EdgeReader(FlowParts):
 
     def _sources(self, name: str) -> list[str]:
         """The methods that a method waits for, also as routers of its labels."""
-        found: list[str] = []
+        sources: list[str] = []
         for each in self.methods[name].waits_for:
-            found += [each] if each in self.methods else self._routers_of(each)
-        return found
+            sources += [each] if each in self.methods else self._routers_of(each)
+        return sources
 
     def _routers_of(self, label: str) -> list[str]:
         routers = [each.name for each in self.methods.values() if each.is_router]
-        named = [each for each in routers if label in self.methods[each].labels]
+        matches = [each for each in routers if label in self.methods[each].labels]
         unsure = [each for each in routers if not self.methods[each].labels]
-        return named or unsure
+        return matches or unsure
 
     def _set_triggers(self, step: FlowStep, method: FlowMethod, members: Mapping[str, int]) -> None:
         terms: list[str] = []
@@ -148,8 +148,8 @@ class EdgeReader(FlowParts):
     def _last_word(self, circle: Sequence[str]) -> str:
         """A label that ends the loop, for the flow test."""
         inner = {each for name in circle for each in self.methods[name].waits_for}
-        said = [each for name in circle for each in self.methods[name].labels]
-        return next((each for each in said if each not in inner), "done")
+        labels = [each for name in circle for each in self.methods[name].labels]
+        return next((each for each in labels if each not in inner), "done")
 
 
 def _quote(text: str) -> str:

@@ -46,7 +46,7 @@ class FlowMethod(NamedTuple):
     node: PythonFunction
     triggers: tuple[Trigger, ...]
     labels: tuple[str, ...]
-    """What a router may say."""
+    """The labels that a router may return."""
 
     @property
     def waits_for(self) -> list[str]:
@@ -65,15 +65,15 @@ class FlowParts:
     keys: dict[str, str]
     crew_flows: dict[str, ImportedFlow]
 
-    def __init__(self, crews: CrewReader, source: PythonSource, found: ast.ClassDef) -> None:
+    def __init__(self, crews: CrewReader, source: PythonSource, definition: ast.ClassDef) -> None:
         self.crews = crews
         self.source = source
-        self.found = found
+        self.definition = definition
         self.ledger = crews.ledger
-        self.methods = {each.name: each for each in methods_of(found)}
+        self.methods = {each.name: each for each in methods_of(definition)}
         self.names = Names()
         self.ids = {each: self.names.id(each) for each in self.methods}
-        self.flow = ImportedFlow(crews.names.id(found.name, "flow"), SourcePlace(source.file, found.lineno))
+        self.flow = ImportedFlow(crews.names.id(definition.name, "flow"), SourcePlace(source.file, definition.lineno))
         self.loops: dict[str, str] = {}
         """Method in a loop → the loop's id."""
 
@@ -84,25 +84,25 @@ class FlowParts:
 
     def _only_asks(self, method: FlowMethod) -> tuple[str, dict[str, str], dict[str, str]] | None:
         """Crew, inputs and fields that are kept of its answer; None where the method does more."""
-        asked: tuple[str, dict[str, str]] | None = None
+        crew_call: tuple[str, dict[str, str]] | None = None
         answer = ""
         texts: dict[str, str] = {}
-        kept: dict[str, str] = {}
+        field_texts: dict[str, str] = {}
         for statement in method.node.body:
             if _says_nothing(statement):
                 continue
             if isinstance(statement, ast.Return):
                 is_answer = statement.value is None or self._answer_of(statement.value, answer) is not None
-                if not is_answer or asked is None:
+                if not is_answer or crew_call is None:
                     return None
                 continue
             value = statement.value if isinstance(statement, ast.Assign | ast.Expr) else None
             targets = statement.targets if isinstance(statement, ast.Assign) else []
             if value is None or len(targets) > 1:
                 return None
-            found = self._kickoff(value, texts)
-            if found is not None and asked is None:
-                asked = found
+            call = self._kickoff(value, texts)
+            if call is not None and crew_call is None:
+                crew_call = call
                 if targets and not isinstance(targets[0], ast.Name):
                     return None
                 answer = call_name(targets[0]) if targets else ""
@@ -110,19 +110,19 @@ class FlowParts:
             if not targets:
                 return None
             field = state_field(targets[0])
-            if field is not None and asked is not None:
+            if field is not None and crew_call is not None:
                 text = self._answer_of(value, answer)
                 if text is None:
                     return None
-                kept[field] = text
-            elif isinstance(targets[0], ast.Name) and asked is None:
+                field_texts[field] = text
+            elif isinstance(targets[0], ast.Name) and crew_call is None:
                 text = self._text_of(value, texts)
                 if text is None:
                     return None
                 texts[targets[0].id] = text
             else:
                 return None
-        return None if asked is None else (*asked, kept)
+        return None if crew_call is None else (*crew_call, field_texts)
 
     def _kickoff(self, value: ast.expr, texts: Mapping[str, str]) -> tuple[str, dict[str, str]] | None:
         node = value.value if isinstance(value, ast.Await) else value
@@ -138,21 +138,21 @@ class FlowParts:
         name = making.func.id if isinstance(making, ast.Call) and isinstance(making.func, ast.Name) else ""
         if name not in self.crew_flows or (isinstance(making, ast.Call) and (making.args or making.keywords)):
             return None
-        given = next(
+        argument = next(
             (each.value for each in node.keywords if each.arg == "inputs"), node.args[0] if node.args else None
         )
-        if given is None:
+        if argument is None:
             return name, {}
-        if not isinstance(given, ast.Dict):
+        if not isinstance(argument, ast.Dict):
             return None
         inputs: dict[str, str] = {}
-        for key, each in zip(given.keys, given.values, strict=True):
+        for key, each in zip(argument.keys, argument.values, strict=True):
             text = self._text_of(each, texts)
             if not isinstance(key, ast.Constant) or text is None:
                 return None
             inputs[str(key.value)] = text
-        wanted = set(self.crews.input_ids.get(self.crew_flows[name].name, {}))
-        return (name, inputs) if wanted <= inputs.keys() else None
+        names = set(self.crews.input_ids.get(self.crew_flows[name].name, {}))
+        return (name, inputs) if names <= inputs.keys() else None
 
     def _text_of(self, node: ast.expr, texts: Mapping[str, str]) -> str | None:
         """A value as a template: a literal, a field of the state, or a text with these in it."""
@@ -180,17 +180,17 @@ class FlowParts:
             return None
         if isinstance(node, ast.Name) and node.id == answer:
             return "{{ output.result }}"
-        written = ast.unparse(node)
-        if written in (f"{answer}.raw", f"str({answer})", f"{answer}.to_dict()", f"{answer}.json_dict"):
+        code = ast.unparse(node)
+        if code in (f"{answer}.raw", f"str({answer})", f"{answer}.to_dict()", f"{answer}.json_dict"):
             return "{{ output.result }}"
-        found = re.fullmatch(rf"{re.escape(answer)}(?:\.pydantic\.([a-z]\w*)|\[['\"]([a-z]\w*)['\"]\])", written)
-        if found is not None:
-            return to_tag(f"output.result.{found[1] or found[2]}")
-        return "{{ output.result }}" if written == f"{answer}.pydantic" else None
+        match = re.fullmatch(rf"{re.escape(answer)}(?:\.pydantic\.([a-z]\w*)|\[['\"]([a-z]\w*)['\"]\])", code)
+        if match is not None:
+            return to_tag(f"output.result.{match[1] or match[2]}")
+        return "{{ output.result }}" if code == f"{answer}.pydantic" else None
 
 
-def methods_of(found: ast.ClassDef) -> Iterator[FlowMethod]:
-    for node in found.body:
+def methods_of(definition: ast.ClassDef) -> Iterator[FlowMethod]:
+    for node in definition.body:
         if not isinstance(node, PythonFunction):
             continue
         triggers: list[Trigger] = []
@@ -220,12 +220,12 @@ def _trigger_names(nodes: Sequence[ast.expr]) -> tuple[list[str], bool]:
 
 def _labels_of(node: PythonFunction) -> list[str]:
     """The texts that a method returns."""
-    found: list[str] = []
+    labels: list[str] = []
     for each in ast.walk(node):
         if isinstance(each, ast.Return) and each.value is not None:
             values = [each.value.body, each.value.orelse] if isinstance(each.value, ast.IfExp) else [each.value]
-            found += [one.value for one in values if isinstance(one, ast.Constant) and isinstance(one.value, str)]
-    return list(dict.fromkeys(found))
+            labels += [one.value for one in values if isinstance(one, ast.Constant) and isinstance(one.value, str)]
+    return list(dict.fromkeys(labels))
 
 
 def _says_nothing(statement: ast.stmt) -> bool:

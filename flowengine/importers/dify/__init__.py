@@ -45,7 +45,7 @@ def _parse(file: str, text: str) -> YamlSource:
     return parse_source(file, _PAIR.sub(_join_surrogates, text))
 
 
-def _join_surrogates(found: re.Match[str]) -> str:
+def _join_surrogates(match: re.Match[str]) -> str:
     """A character that JSON wrote as two escapes, as YAML writes it."""
-    high, low = int(f"d{found[1]}", 16), int(f"d{found[2]}", 16)
+    high, low = int(f"d{match[1]}", 16), int(f"d{match[2]}", 16)
     return f"\\U{0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00):08X}"

@@ -51,7 +51,7 @@ SAMPLES: Final[dict[str, Any]] = {
     "array[number]": [1],
     "array[object]": [],  # An object without the fields that a template reads would fail the test.
 }
-"""What flow tests have a node give, by the type of the source."""
+"""Answers of nodes in flow tests, by the type of the source."""
 _LONGEST_LABEL: Final = 60
 EMPTY: Final[Mapping[str, Any]] = {"number": 0, "boolean": False, "array": [], "object": {}}
 """Type of a state or an input → its value where none is given; a text's is empty."""
@@ -101,7 +101,7 @@ class AppParts:
         return self.selectors.find(selector, place)
 
     def to_template(self, selector: Sequence[str], place: DifyNode) -> str:
-        """As a template; what is not known is empty, and noted."""
+        """Returns a selector as a template; an unknown one is empty, and noted."""
         try:
             return self.value(selector, place).printed
         except UnknownValueError as error:
@@ -110,20 +110,20 @@ class AppParts:
 
     def text(self, text: object, place: DifyNode | None, special: Mapping[str, str] | None = None) -> str:
         """A text of the source as a template."""
-        found, unknown = self.selectors.convert_text(text, place, special)
+        template, unknown = self.selectors.convert_text(text, place, special)
         for each in unknown:
             self.note(f"empty instead of {each}")
-        return found
+        return template
 
     def jinja(self, text: str, variables: Sequence[Any], place: DifyNode, step: FlowStep | None = None) -> str:
         """A Jinja template of the source as one of ours; where ours cannot say it, by code that `step` calls."""
-        given: dict[str, Value] = {}
+        values: dict[str, Value] = {}
         for each in map(as_map, variables):
             try:
-                given[str(each.get("variable"))] = self.value(words_of(each.get("value_selector")), place)
+                values[str(each.get("variable"))] = self.value(words_of(each.get("value_selector")), place)
             except UnknownValueError as error:
                 self.note(f"empty instead of {error}")
-        converted = convert(text, {name: each.with_default() for name, each in given.items()})
+        converted = convert(text, {name: each.with_default() for name, each in values.items()})
         if not converted.problem:
             return converted.text
         if step is None:
@@ -132,7 +132,7 @@ class AppParts:
         self.project.files.append(CarriedFile(f"templates/{file}", text))
         self.project.carry("rendering.py", rendering_module())
         step.call = "rendering:render"
-        step.arguments = {"template": file, "values": {name: each.printed for name, each in given.items()}}
+        step.arguments = {"template": file, "values": {name: each.printed for name, each in values.items()}}
         step.sample = "A text."
         self.note(f"the template is rendered by code, since {converted.problem}")
         return ""
@@ -237,7 +237,7 @@ class AppParts:
         return self._labels[place.source]
 
     def _read_labels(self, place: DifyNode) -> dict[str, str]:
-        found: dict[str, str] = {}
+        labels: dict[str, str] = {}
         match place.type:
             case "if-else":
                 cases = self.cases(place)
@@ -247,8 +247,8 @@ class AppParts:
                 for at, each in enumerate(cases, 1):
                     handle = str(each.get("case_id") or each.get("id"))
                     # A handle that stands twice, or means the other way, is that of the first: none leads here.
-                    found[f"\0{at}" if handle in found or handle in {"false", "None"} else handle] = f"case_{at}"
-                return {**found, "false": "else"}
+                    labels[f"\0{at}" if handle in labels or handle in {"false", "None"} else handle] = f"case_{at}"
+                return {**labels, "false": "else"}
             case "question-classifier":
                 rows, word = as_maps(place.data.get("classes")), "class"
                 names = [(str(each.get("id")), str(each.get("name") or "")) for each in rows]
@@ -259,16 +259,16 @@ class AppParts:
                     names.append(("__timeout", "timeout"))
             case _:
                 return {}
-        taken: set[str] = set()
+        other_labels: set[str] = set()
         for at, (id, name) in enumerate(names, 1):
             label = name.strip()
             is_fit = 0 < len(label) <= _LONGEST_LABEL and not set("\n{") & set(label)
-            label = label if is_fit and label not in taken else f"{word}_{at}"
-            while label in taken:
+            label = label if is_fit and label not in other_labels else f"{word}_{at}"
+            while label in other_labels:
                 label += "_2"
-            found[id] = label
-            taken.add(label)
-        return found
+            labels[id] = label
+            other_labels.add(label)
+        return labels
 
     # --- State
 
@@ -277,9 +277,9 @@ class AppParts:
         if len(selector) >= 2:
             if tuple(selector[:2]) in self.loop_states:
                 return self.loop_states[selector[0], selector[1]]
-            found = self.values.get((selector[0], selector[1]), "")
-            if found.startswith("shared_state."):
-                return found.removeprefix("shared_state.")
+            expression = self.values.get((selector[0], selector[1]), "")
+            if expression.startswith("shared_state."):
+                return expression.removeprefix("shared_state.")
         raise UnknownValueError(f"the variable {'.'.join(selector)[:80]}, which cannot be written")
 
     def empty_of_state(self, key: str) -> Any:
@@ -295,28 +295,32 @@ class AppParts:
         provider = str(model.get("provider") or "").strip("/").rsplit("/", 1)[-1]
         if name:
             step.model = self._model_name(provider, name)
-        given = as_map(model.get("completion_params"))
+        parameters = as_map(model.get("completion_params"))
         for key in _OPTIONS:
-            value: Any = given.get(key)
+            value: Any = parameters.get(key)
             if fits_option(key, value) and not (key == "top_p" and value == 1):
                 step.keys[key] = value
         if step.kind == "routing":
             for key in ("top_p", "presence_penalty", "frequency_penalty"):
                 step.keys.pop(key, None)
-        longest = next((given[key] for key in ("max_tokens", "max_output_tokens", "num_predict") if key in given), None)
+        longest = next(
+            (parameters[key] for key in ("max_tokens", "max_output_tokens", "num_predict") if key in parameters), None
+        )
         if fits_option("max_tokens", longest):
             step.keys["max_tokens"] = longest
-        if fits_option("seed", given.get("seed")):
-            step.keys["seed"] = given["seed"]
-        stop = [str(each) for each in as_list(given.get("stop")) if each]
+        if fits_option("seed", parameters.get("seed")):
+            step.keys["seed"] = parameters["seed"]
+        stop = [str(each) for each in as_list(parameters.get("stop")) if each]
         if stop and step.kind == "agent":
             step.keys["stop"] = stop
         for reason in drop_refused(step.model, step.keys):
             self.note(reason)
-        known = {*_OPTIONS, "max_tokens", "max_output_tokens", "num_predict", "seed", "stop"}
-        left = sorted(key[:40] for key, value in given.items() if key not in known and value not in (None, "", [], {}))
-        if left:
-            self.note(f"options left out: {', '.join(left)}")
+        keys = {*_OPTIONS, "max_tokens", "max_output_tokens", "num_predict", "seed", "stop"}
+        unread = sorted(
+            key[:40] for key, value in parameters.items() if key not in keys and value not in (None, "", [], {})
+        )
+        if unread:
+            self.note(f"options left out: {', '.join(unread)}")
 
     def _model_name(self, provider: str, name: str) -> str:
         vendor = _VENDORS.get(provider)
@@ -377,24 +381,24 @@ class AppParts:
 
     def _stub_arguments(self, place: DifyNode) -> dict[str, Any]:
         data = place.data
-        found: dict[str, Any] = {
+        arguments: dict[str, Any] = {
             str(each.get("variable")): self.to_template(words_of(each.get("value_selector")), place)
             for each in as_maps(data.get("variables"))
             if each.get("variable")
         }
-        for key, given in as_map(data.get("tool_parameters")).items():
-            row = as_map(given)
-            raw: Any = row.get("value") if row else given
+        for key, entry in as_map(data.get("tool_parameters")).items():
+            row = as_map(entry)
+            raw: Any = row.get("value") if row else entry
             if as_list(raw):
-                found[key] = self.to_template(words_of(raw), place)
+                arguments[key] = self.to_template(words_of(raw), place)
             else:
                 hidden = self.project.hide_secret(key, raw, place.id)
-                found[key] = hidden or (self.text(raw, place) if isinstance(raw, str) else raw)
+                arguments[key] = hidden or (self.text(raw, place) if isinstance(raw, str) else raw)
         for key in ("variable_selector", "query_variable_selector", "variable", "query"):
-            if isinstance(data.get(key), list) and key not in found:
+            if isinstance(data.get(key), list) and key not in arguments:
                 name = key.removesuffix("_variable_selector").removesuffix("_selector")
-                found[name] = self.to_template(words_of(data[key]), place)
-        return {key: value for key, value in found.items() if value is not None}
+                arguments[name] = self.to_template(words_of(data[key]), place)
+        return {key: value for key, value in arguments.items() if value is not None}
 
     def carry_steps(self) -> None:
         """Put the functions along that steps call."""

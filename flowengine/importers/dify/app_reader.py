@@ -90,12 +90,12 @@ class AppReader:
 
     # --- Values of the app
 
-    def _add_input(self, name: str, field: dict[str, Any], *known: tuple[str, str]) -> str:
-        if any(key in self._values for key in known):
-            return self._values[known[0]]
+    def _add_input(self, name: str, field: dict[str, Any], *keys: tuple[str, str]) -> str:
+        if any(key in self._values for key in keys):
+            return self._values[keys[0]]
         id = self._inputs.id(name, "input")
         self._flow.inputs[id] = field
-        for key in known:
+        for key in keys:
             self._values[key] = f"inputs.{id}"
         return id
 
@@ -169,8 +169,8 @@ class AppReader:
             origin = self._source.origin("workflow", "conversation_variables", at)
             id = states.id(name, "variable")
             state: dict[str, Any] = {"type": state_type(kind)}
-            given = each.get("value")
-            state["default"] = given if self._fits(given, state) else EMPTY.get(state["type"], "")
+            default = each.get("value")
+            state["default"] = default if self._fits(default, state) else EMPTY.get(state["type"], "")
             state["merge"] = "replace"
             self._flow.shared_state[id] = state
             self._values["conversation", name] = f"shared_state.{id}"
@@ -183,8 +183,8 @@ class AppReader:
 
     def _read_features(self, features: Mapping[str, Any], *path: str) -> None:
         for key, (what, by_hand) in _FEATURES.items():
-            given: Any = features.get(key)
-            if as_map(given).get("enabled", given):
+            setting: Any = features.get(key)
+            if as_map(setting).get("enabled", setting):
                 self._ledger.note_lost(what, self._source.origin(*path, key), "a flow has no page of its own", by_hand)
 
     def _converters(self, graph: DifyGraph) -> NodeConverters:
@@ -265,12 +265,12 @@ class AppReader:
         parts = self._converters(DifyGraph({}, []))
         step = FlowStep(self._names.id("answer"), "agent", origin)
         parts.set_model(step, as_map(config.get("model")))
-        written = config.get("pre_prompt")
+        prompt = config.get("pre_prompt")
         if config.get("prompt_type") == "advanced":
             chat = as_map(config.get("chat_prompt_config"))
-            written = "\n\n".join(str(as_map(each).get("text") or "") for each in as_list(chat.get("prompt")))
+            prompt = "\n\n".join(str(as_map(each).get("text") or "") for each in as_list(chat.get("prompt")))
             parts.note("the messages of the prompt are one text")
-        step.instructions = self._simple_text(str(written or "")).strip() or None
+        step.instructions = self._simple_text(str(prompt or "")).strip() or None
         step.prompt = "{{ inputs.query }}"
         if self._mode == "completion" and "query" not in str(config.get("user_input_form")):
             self._flow.inputs.pop("query", None)
@@ -300,8 +300,8 @@ class AppReader:
     def _simple_text(self, text: str) -> str:
         """A prompt whose variables stand in plain braces."""
 
-        def meaning(found: re.Match[str]) -> str | None:
-            expression = self._values.get(("start", found[1].strip()))
+        def meaning(match: re.Match[str]) -> str | None:
+            expression = self._values.get(("start", match[1].strip()))
             return None if expression is None else to_tag(expression)
 
         return fill_text(text, re.compile(r"\{\{([^{}#]{1,100})\}\}"), meaning, last=escape_text)
@@ -313,22 +313,22 @@ def _write_list(id: str, is_optional: bool) -> str:
 
 def _note_text(text: object) -> str:
     """The words of a note, which is a tree of an editor."""
-    found: list[str] = []
+    texts: list[str] = []
 
     def walk(value: Any, depth: int) -> None:
-        if depth > 40 or len(found) > 500:
+        if depth > 40 or len(texts) > 500:
             return
         row = as_map(value)
         if isinstance(row.get("text"), str):
-            found.append(row["text"])
+            texts.append(row["text"])
         for each in as_list(row.get("children")) or ([row["root"]] if "root" in row else []):
             walk(each, depth + 1)
 
     try:
         walk(json.loads(str(text)), 0)
     except (ValueError, RecursionError, TypeError):
-        found.append(str(text or ""))
-    return plain_words(" ".join(found), 2000)
+        texts.append(str(text or ""))
+    return plain_words(" ".join(texts), 2000)
 
 
 def _mark_beginnings(places: Mapping[str, DifyNode]) -> None:
@@ -342,12 +342,12 @@ def _mark_beginnings(places: Mapping[str, DifyNode]) -> None:
 def _mend_parents(places: dict[str, DifyNode]) -> None:
     """Take nodes out of containers that are none, or that contain themselves."""
     for place in places.values():
-        seen = {place.source}
+        chain = {place.source}
         at = place.parent
         while at is not None:
             parent = places.get(at)
-            if parent is None or at in seen or parent.type not in {"iteration", "loop"}:
+            if parent is None or at in chain or parent.type not in {"iteration", "loop"}:
                 place.parent = None
                 break
-            seen.add(at)
+            chain.add(at)
             at = parent.parent

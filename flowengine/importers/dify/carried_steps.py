@@ -39,8 +39,8 @@ async def search_documents(query: str, documents: str, limit: int = 4) -> list[d
     folder = Path(__file__).parent / documents
     if not folder.is_dir():
         raise FileNotFoundError(f"put the documents of the knowledge base into the folder {documents}")
-    found = RetrievalProvider(documents=folder, max_results=limit).fragments(query, ())
-    fragments = await found if inspect.isawaitable(found) else found
+    result = RetrievalProvider(documents=folder, max_results=limit).fragments(query, ())
+    fragments = await result if inspect.isawaitable(result) else result
     return [
         {"content": each.text, "title": each.label, "metadata": {"position": at}}
         for at, each in enumerate(fragments, 1)

@@ -68,13 +68,13 @@ class DifyGraph:
         self.targets: dict[str, list[GraphEdge]] = {}
         self.dropped: list[GraphEdge] = []
         """Edges that lead nowhere, or from one level to another."""
-        seen: set[tuple[str, str, str]] = set()
+        edge_keys: set[tuple[str, str, str]] = set()
         for edge in edges:
             one, other = self.places.get(edge.source), self.places.get(edge.target)
             if one is None or other is None or one.parent != other.parent or one is other:
                 self.dropped.append(edge)
-            elif edge[:3] not in seen:
-                seen.add(edge[:3])
+            elif edge[:3] not in edge_keys:
+                edge_keys.add(edge[:3])
                 self.targets.setdefault(edge.source, []).append(edge)
                 other.edges.append(edge)
         self._drop_cycles()
@@ -96,10 +96,10 @@ class DifyGraph:
 
     def containers_of(self, place: DifyNode) -> Iterator[str]:
         """The nodes that contain it, innermost first."""
-        seen: set[str] = set()
+        containers: set[str] = set()
         parent = place.parent
-        while parent is not None and parent not in seen:
-            seen.add(parent)
+        while parent is not None and parent not in containers:
+            containers.add(parent)
             yield parent
             parent = self.places[parent].parent if parent in self.places else None
 
@@ -144,20 +144,20 @@ class DifyGraph:
 
     def _drop_cycles(self) -> None:
         """Take out edges that lead back, and note the order of the nodes."""
-        left = {each: len(place.edges) for each, place in self.places.items()}
-        ready = [each for each, count in left.items() if count == 0]
+        counts = {each: len(place.edges) for each, place in self.places.items()}
+        ready = [each for each, count in counts.items() if count == 0]
         order: list[str] = []
         done: set[str] = set()
-        while len(done) < len(left):
+        while len(done) < len(counts):
             if not ready:
-                stuck = next(each for each in left if each not in done)
+                stuck = next(each for each in counts if each not in done)
                 place = self.places[stuck]
                 back = [edge for edge in place.edges if edge.source not in done]
                 self.dropped += back
                 place.edges = [edge for edge in place.edges if edge.source in done]
                 for edge in back:
                     self.targets[edge.source].remove(edge)
-                left[stuck] = 0
+                counts[stuck] = 0
                 ready = [stuck]
             each = ready.pop(0)
             if each in done:
@@ -165,8 +165,8 @@ class DifyGraph:
             done.add(each)
             order.append(each)
             for edge in self.targets.get(each, []):
-                left[edge.target] -= 1
-                if left[edge.target] == 0:
+                counts[edge.target] -= 1
+                if counts[edge.target] == 0:
                     ready.append(edge.target)
         self._ordered = [self.places[each] for each in order]
 

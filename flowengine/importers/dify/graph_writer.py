@@ -29,7 +29,7 @@ class GraphWriter:
         self._graph = parts.graph
         self._ledger = ledger
         self._steps: dict[str, FlowStep] = {}
-        self._told: dict[str, tuple[list[str], str, str]] = {}
+        self._reports: dict[str, tuple[list[str], str, str]] = {}
         """Node → changes, why it is lost, what is to do by hand."""
         self._forks: Counter[tuple[str, str]] = Counter()
         """Node and label → how many nodes it leads to."""
@@ -59,7 +59,7 @@ class GraphWriter:
         return all(self._graph.runs(self._graph.places[each]) for each in self._graph.containers_of(place))
 
     def _level(self, parent: str | None) -> list[FlowStep]:
-        found: list[FlowStep] = []
+        steps: list[FlowStep] = []
         places = [each for each in self._graph.level(parent) if each.id]
         for place in places:
             self._parts.by_hand = ""
@@ -68,21 +68,21 @@ class GraphWriter:
             step.origin = place.origin
             if (title := plain_words(place.title, 120)) and title != place.id and title != place.source:
                 step.keys["description"] = title
-            self._told[place.source] = (list(self._parts.notes), why, self._parts.by_hand)
+            self._reports[place.source] = (list(self._parts.notes), why, self._parts.by_hand)
             if place.type in {"iteration", "loop"} and not why:
                 step.body = self._level(place.source)
-                found += self._finish_container(place, step)
-            found.append(step)
+                steps += self._finish_container(place, step)
+            steps.append(step)
         for place in places:
             self._connect(place, self._steps[place.source])
-        return found
+        return steps
 
     # --- Containers
 
     def _finish_container(self, place: DifyNode, step: FlowStep) -> list[FlowStep]:
         """Adds what a container needs beside its body; returns the steps before it."""
         inside = [each for each in self._graph.level(place.source) if each.id]
-        notes, _, by_hand = self._told[place.source]
+        notes, _, by_hand = self._reports[place.source]
         if not step.body:
             step.body.append(FlowStep(self._parts.names.id(f"{place.id}_step")).give("done"))
         if place.type == "iteration":
@@ -96,11 +96,11 @@ class GraphWriter:
             except UnknownValueError as error:
                 notes.append(f"a condition to end the loop is left out: {error}")
         word = "or" if place.data.get("logical_operator") == "or" else "and"
-        found = [join_tests(tests, word)] if tests else []
-        found += [status_test(each.id) for each in inside if each.type == "loop-end"]
-        if found:
-            step.keys["until"] = join_tests(found)
-        self._told[place.source] = (notes, "", by_hand)
+        conditions = [join_tests(tests, word)] if tests else []
+        conditions += [status_test(each.id) for each in inside if each.type == "loop-end"]
+        if conditions:
+            step.keys["until"] = join_tests(conditions)
+        self._reports[place.source] = (notes, "", by_hand)
         return self._start_loop(place, step)
 
     def _finish_iteration(self, place: DifyNode, step: FlowStep, inside: list[DifyNode], notes: list[str]) -> None:
@@ -131,18 +131,18 @@ class GraphWriter:
 
     def _start_loop(self, place: DifyNode, step: FlowStep) -> list[FlowStep]:
         """The step that sets a loop's variables."""
-        given: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         for each in as_maps(place.data.get("loop_variables")):
             key = self._parts.loop_states[place.source, str(each.get("label") or each.get("variable") or "")]
             raw = each.get("value")
             if each.get("value_type") == "variable":
-                given[key] = self._parts.to_template(words_of(raw), place)
+                values[key] = self._parts.to_template(words_of(raw), place)
             else:
-                given[key] = _constant(raw, str(self._parts.flow.shared_state[key]["type"]))
-        if not given:
+                values[key] = _constant(raw, str(self._parts.flow.shared_state[key]["type"]))
+        if not values:
             return []
-        first = FlowStep(self._parts.names.id(f"{place.id}_start"), origin=place.origin).give(given)
-        first.keys["set"] = {key: to_tag(f"output.{key}") for key in given}
+        first = FlowStep(self._parts.names.id(f"{place.id}_start"), origin=place.origin).give(values)
+        first.keys["set"] = {key: to_tag(f"output.{key}") for key in values}
         self._starts[place.source] = first
         return [first]
 
@@ -207,14 +207,14 @@ class GraphWriter:
             values = [Value(f"nodes.{each.id}.output", None if graph.is_certain(each) else each.id) for each in answers]
             flow.outputs["answer"] = "".join(each.printed for each in values)
         ends = [each for each in graph.level(None) if each.type == "end"]
-        found: dict[str, list[tuple[str, str]]] = {}
+        rows_by_id: dict[str, list[tuple[str, str]]] = {}
         outputs = FieldNames()
         ids: dict[str, str] = {}
         for place in ends:
             parts.notes = []
             edges = [each for each in place.edges if self._runs(each.source)]
             tests = [self._edge_condition(each) for each in edges if not graph.places[each.source].is_start]
-            taken = " or ".join(dict.fromkeys(tests))
+            condition = " or ".join(dict.fromkeys(tests))
             for each in as_maps(place.data.get("outputs")):
                 name = str(each.get("variable") or "")
                 try:
@@ -228,15 +228,15 @@ class GraphWriter:
                 ids.setdefault(name, outputs.id(name, "output"))
                 if ids[name] != name:
                     parts.note(f"the output '{name[:40]}' is called `{ids[name]}`")
-                found.setdefault(ids[name], []).append((value.with_default(), taken))
-            self._told[place.source] = (parts.notes, "", "")
-        for id, rows in found.items():
+                rows_by_id.setdefault(ids[name], []).append((value.with_default(), condition))
+            self._reports[place.source] = (parts.notes, "", "")
+        for id, rows in rows_by_id.items():
             if len(rows) == 1 and (len(ends) == 1 or not rows[0][1]):
                 flow.outputs[id] = to_tag(rows[0][0])
             else:
                 text = "none"
-                for expression, taken in reversed(rows):
-                    text = f"{expression} if {taken or 'true'} else {text if text == 'none' else f'({text})'}"
+                for expression, condition in reversed(rows):
+                    text = f"{expression} if {condition or 'true'} else {text if text == 'none' else f'({text})'}"
                 flow.outputs[id] = to_tag(text)
 
     def _tell(self, place: DifyNode) -> None:
@@ -254,7 +254,7 @@ class GraphWriter:
             by_hand = "lead to its step, which is to be written, unless it was left over"
             ledger.note_lost(what, place.origin, "left out, since nothing leads to it", by_hand)
             return
-        notes, why, by_hand = self._told.get(place.source, ([], "", ""))
+        notes, why, by_hand = self._reports.get(place.source, ([], "", ""))
         if not why:
             ledger.note_unread(place.type, place.data, place.origin, KNOWN_OF_NODE)
         if place.type == "answer" and place.parent is not None:

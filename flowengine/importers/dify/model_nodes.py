@@ -46,8 +46,8 @@ class ModelNodes(AppParts):
         memory = as_map(data.get("memory"))
         query = memory.get("query_prompt_template")
         if memory and self.is_chat:
-            asked = query if isinstance(query, str) and query.strip() else "{{#sys.query#}}"
-            turn = ("user", self.text(asked, place, special))
+            prompt = query if isinstance(query, str) and query.strip() else "{{#sys.query#}}"
+            turn = ("user", self.text(prompt, place, special))
             turns += [] if turn in turns else [turn]  # Dify asks it behind the memory, whatever turns stand before.
         if self.is_chat:
             window = as_map(memory.get("window"))

@@ -52,10 +52,10 @@ class NodeConverters(ModelNodes, ValueNodes, RequestNodes):
         step.choose(list(zip(self.labels(place).values(), tests, strict=False)))
 
     def _conditions(self, case: Mapping[str, Any], place: DifyNode) -> str:
-        found = [self.selectors.compare(each, place) for each in as_maps(case.get("conditions"))]
-        if not found:
+        tests = [self.selectors.compare(each, place) for each in as_maps(case.get("conditions"))]
+        if not tests:
             raise UnknownValueError("a case without conditions")
-        return join_tests(found, "or" if case.get("logical_operator") == "or" else "and")
+        return join_tests(tests, "or" if case.get("logical_operator") == "or" else "and")
 
     def _do_human_input(self, place: DifyNode, step: FlowStep) -> None:
         step.kind = "approval"

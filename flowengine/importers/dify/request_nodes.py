@@ -35,7 +35,7 @@ _TAVILY: Final = {
     "include_domains": list,
     "exclude_domains": list,
 }
-"""What Dify's search by Tavily takes, which its service takes under the same names."""
+"""Settings of Dify's search by Tavily that the service takes under the same names, and their types."""
 
 
 Given = Mapping[str, Mapping[str, Any]]
@@ -47,31 +47,31 @@ class RequestNodes(AppParts):
 
     def _do_tool(self, place: DifyNode, step: FlowStep) -> None:
         data = place.data
-        given = {key: as_map(each) for key, each in as_map(data.get("tool_parameters")).items()}
+        parameters = {key: as_map(each) for key, each in as_map(data.get("tool_parameters")).items()}
         settings = as_map(data.get("tool_configurations"))
         name = str(data.get("tool_name") or "")
         if is_clock(data):
             step.call = f"steps:{name}"
             self.needs_steps = True
             for key in CLOCK[name]:
-                if key in given and given[key].get("value") not in (None, ""):
-                    step.arguments[key] = to_tag(self._argument(given[key], place))
-                elif (found := self._setting(settings.get(key))) not in (None, ""):
-                    step.arguments[key] = escape_values(found)
+                if key in parameters and parameters[key].get("value") not in (None, ""):
+                    step.arguments[key] = to_tag(self._argument(parameters[key], place))
+                elif (setting := self._setting(settings.get(key))) not in (None, ""):
+                    step.arguments[key] = escape_values(setting)
             step.sample = "2025-01-01 12:00:00"
-        elif name == "webscraper" and "url" in given:
-            self._ask(step, to_tag(self._argument(given["url"], place)))
+        elif name == "webscraper" and "url" in parameters:
+            self._ask(step, to_tag(self._argument(parameters["url"], place)))
             self._leave_open()
             self.note("what comes back is the page as it is, not its text alone")
-        elif name == "jina_reader" and "url" in given:
-            address = self._argument(given["url"], place)
+        elif name == "jina_reader" and "url" in parameters:
+            address = self._argument(parameters["url"], place)
             self._ask(step, to_tag(f'"https://r.jina.ai/" ~ {address}'))
             self.project.allow_http("https://r.jina.ai/")
             self.note("the service is asked without a key and without further settings")
-        elif name == "tavily_search" and "query" in given:
-            self._ask_tavily(place, step, given, settings)
-        elif name == "wikipedia_search" and "query" in given:
-            self._ask_wikipedia(place, step, given, settings)
+        elif name == "tavily_search" and "query" in parameters:
+            self._ask_tavily(place, step, parameters, settings)
+        elif name == "wikipedia_search" and "query" in parameters:
+            self._ask_wikipedia(place, step, parameters, settings)
         else:
             provider = str(data.get("provider_name") or data.get("provider_id") or "")
             raise UnknownValueError(f"the tool '{name[:60]}' of '{provider[:80]}', a plugin of Dify")
@@ -80,26 +80,26 @@ class RequestNodes(AppParts):
         step.kind, step.sample = "http", "text"
         step.keys["url"] = url
 
-    def _ask_tavily(self, place: DifyNode, step: FlowStep, given: Given, settings: Mapping[str, Any]) -> None:
+    def _ask_tavily(self, place: DifyNode, step: FlowStep, parameters: Given, settings: Mapping[str, Any]) -> None:
         """A search of Tavily, as its service is asked by everybody."""
-        wanted: dict[str, Any] = {"query": to_tag(self._argument(given["query"], place))}
+        body: dict[str, Any] = {"query": to_tag(self._argument(parameters["query"], place))}
         for key, kind in _TAVILY.items():
-            value = self._constant(key, given, settings)
+            value = self._constant(key, parameters, settings)
             if value in (None, ""):
                 continue
             if kind is list:
-                wanted[key] = [each.strip() for each in str(value).split(",") if each.strip()]
+                body[key] = [each.strip() for each in str(value).split(",") if each.strip()]
             elif kind is bool:
-                wanted[key] = value if isinstance(value, bool) else str(value).lower() in {"1", "true"}
+                body[key] = value if isinstance(value, bool) else str(value).lower() in {"1", "true"}
             elif kind is int:
-                wanted[key] = int(value) if re.fullmatch(r"[0-9]{1,4}", str(value)) else 5
+                body[key] = int(value) if re.fullmatch(r"[0-9]{1,4}", str(value)) else 5
             else:
-                wanted[key] = str(value)
+                body[key] = str(value)
         self._ask(step, "https://api.tavily.com/search")
         step.keys = {
             "method": "POST",
             **step.keys,
-            "json": {key: escape_values(each) if key != "query" else each for key, each in wanted.items()},
+            "json": {key: escape_values(each) if key != "query" else each for key, each in body.items()},
             "headers_env": {"Authorization": "TAVILY_AUTHORIZATION"},
             "effect": "none",
         }
@@ -107,16 +107,16 @@ class RequestNodes(AppParts):
         self.project.need_key("TAVILY_AUTHORIZATION", f"the header Authorization of '{place.id}', as `Bearer …`")
         self.note("the service is asked itself; what it answers is its JSON, where Dify made a text of it")
 
-    def _ask_wikipedia(self, place: DifyNode, step: FlowStep, given: Given, settings: Mapping[str, Any]) -> None:
+    def _ask_wikipedia(self, place: DifyNode, step: FlowStep, parameters: Given, settings: Mapping[str, Any]) -> None:
         """The beginnings of the articles that Wikipedia finds."""
-        language = str(self._constant("language", given, settings) or "en")
+        language = str(self._constant("language", parameters, settings) or "en")
         host = f"https://{language if re.fullmatch(r'[a-z]{2,3}', language) else 'en'}.wikipedia.org/"
         self._ask(step, f"{host}w/api.php")
         step.keys["query"] = {
             "action": "query",
             "format": "json",
             "generator": "search",
-            "gsrsearch": to_tag(self._argument(given["query"], place)),
+            "gsrsearch": to_tag(self._argument(parameters["query"], place)),
             "gsrlimit": "3",
             "prop": "extracts",
             "exintro": "1",
@@ -125,9 +125,9 @@ class RequestNodes(AppParts):
         self.project.allow_http(host)
         self.note("Wikipedia is asked itself; what it answers is its JSON, where Dify made a text of it")
 
-    def _constant(self, key: str, given: Given, settings: Mapping[str, Any]) -> Any:
+    def _constant(self, key: str, parameters: Given, settings: Mapping[str, Any]) -> Any:
         """A setting of a tool that stands in the file; None where a run alone knows it."""
-        row = given.get(key)
+        row = parameters.get(key)
         value = self._setting(settings.get(key)) if row is None else row.get("value")
         is_known = row is None or row.get("type") != "variable"
         return None if not is_known or isinstance(value, list | dict) or _REFERENCE.search(str(value)) else value
@@ -135,10 +135,10 @@ class RequestNodes(AppParts):
     def _setting(self, value: Any) -> Any:
         return as_map(value).get("value", value)
 
-    def _argument(self, given: Mapping[str, Any], place: DifyNode) -> str:
+    def _argument(self, parameter: Mapping[str, Any], place: DifyNode) -> str:
         """An argument of a tool as an expression."""
-        raw = given.get("value")
-        if given.get("type") == "variable":
+        raw = parameter.get("value")
+        if parameter.get("type") == "variable":
             return self.value(words_of(raw), place).with_default()
         lone = _REFERENCE.fullmatch(str(raw or "").strip())
         if lone is not None:
@@ -193,15 +193,15 @@ class RequestNodes(AppParts):
         if not is_list(source):
             lines = (each.partition(":") for each in str(source or "").splitlines())
             rows = [(key, value.strip()) for key, _, value in lines]
-        found: dict[str, str] = {}
+        pairs: dict[str, str] = {}
         for key, value in ((key.strip(), value) for key, value in rows):
             if "{{" in key or (what == "header" and key and not _HEADER.fullmatch(key)):
                 self.note(f"the {what} '{key[:40]}' is left out: its name is none that can be written")
             elif key:
-                if key in found:
+                if key in pairs:
                     self.note(f"the {what} '{key[:40]}' stands twice, and the last one counts")
-                found[key] = value
-        return found
+                pairs[key] = value
+        return pairs
 
     def _hide(self, name: str, text: str, place: DifyNode) -> str:
         """A text of a request as a template; a key comes from the environment."""
@@ -220,7 +220,7 @@ class RequestNodes(AppParts):
         return self.project.add_variable(name, why)
 
     def _url(self, text: str, place: DifyNode, names: Sequence[str]) -> str:
-        text = _REFERENCE.sub(lambda found: self.constants.get(found[1], found[0]), text.strip())
+        text = _REFERENCE.sub(lambda match: self.constants.get(match[1], match[0]), text.strip())
         lone = _REFERENCE.fullmatch(text)
         if not text:
             raise UnknownValueError("an address, which is empty")
@@ -263,9 +263,9 @@ class RequestNodes(AppParts):
             raise UnknownValueError("a body that is a file")
         text = "\n".join(str(as_map(each).get("value") or "") for each in as_list(data)) if as_list(data) else str(data)
         if kind == "json":
-            found = self._json(text, place)
-            if found is not None:
-                step.keys["json"] = found
+            value = self._json(text, place)
+            if value is not None:
+                step.keys["json"] = value
                 for key in [each for each in headers if each.lower() == "content-type"]:
                     del headers[key]
                 return
@@ -279,13 +279,13 @@ class RequestNodes(AppParts):
             return None  # They mark the references.
         marked: list[str] = []
 
-        def mark(found: re.Match[str]) -> str:
-            marked.append(found[0])
+        def mark(match: re.Match[str]) -> str:
+            marked.append(match[0])
             return f"\x02{len(marked) - 1}\x03"
 
         text = _REFERENCE.sub(mark, text)
         bare = re.sub(
-            r'("(?:[^"\\]|\\[\s\S]?)*+(?:"|\Z))|(\x02\d+\x03)', lambda found: found[1] or f'"{found[2]}"', text
+            r'("(?:[^"\\]|\\[\s\S]?)*+(?:"|\Z))|(\x02\d+\x03)', lambda match: match[1] or f'"{match[2]}"', text
         )
         try:
             value = json.loads(bare.replace("\x02", "\\u0002").replace("\x03", "\\u0003"))
@@ -298,7 +298,7 @@ class RequestNodes(AppParts):
             if is_list(value):
                 return [restore(each) for each in value]
             if isinstance(value, str):
-                text = re.sub("\x02(\\d+)\x03", lambda found: marked[int(found[1])], value)
+                text = re.sub("\x02(\\d+)\x03", lambda match: marked[int(match[1])], value)
                 return self._hide(name, text, place)
             return value
 

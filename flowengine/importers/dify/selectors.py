@@ -66,8 +66,8 @@ class Value(NamedTuple):
     @property
     def printed(self) -> str:
         """The expression as a template that keeps its type."""
-        found = self.with_default()
-        return to_tag(found[1:-1] if self.absent_without and self.is_plain else found)
+        expression = self.with_default()
+        return to_tag(expression[1:-1] if self.absent_without and self.is_plain else expression)
 
 
 def words_of(selector: object) -> list[str]:
@@ -168,8 +168,8 @@ class Selectors:
         unknown: list[str] = []
         source = text if isinstance(text, str) else "" if text is None else json.dumps(text, ensure_ascii=False)
 
-        def meaning(found: re.Match[str]) -> str | None:
-            name = found[1]
+        def meaning(match: re.Match[str]) -> str | None:
+            name = match[1]
             if special is not None and name in special:
                 return special[name]
             try:
@@ -185,35 +185,35 @@ class Selectors:
         value = self.find(words_of(condition.get("variable_selector")), at)
         kind = str(condition.get("varType") or condition.get("var_type") or "")
         operator = str(condition.get("comparison_operator") or "")
-        wanted = condition.get("value")
+        operand = condition.get("value")
         if operator in {"empty", "is empty", "not empty", "is not empty", "null", "not null", "exists", "not exists"}:
-            left = value.with_default("none")
+            first = value.with_default("none")
             word = "not in" if operator in {"not empty", "is not empty", "not null", "exists"} else "in"
-            return f"{left} {word} {_EMPTY.get(kind.partition('[')[0], _EMPTY[''])}"
+            return f"{first} {word} {_EMPTY.get(kind.partition('[')[0], _EMPTY[''])}"
         if kind.endswith("[file]") and condition.get("sub_variable_condition"):
             return self._compare_files(value, condition)
-        right = self._right(wanted, kind, at)
+        right = self._right(operand, kind, at)
         is_number = kind in {"number", "integer", "float"}
-        left = value.with_default("0" if is_number else "[]" if kind.startswith("array") else '""')
+        first = value.with_default("0" if is_number else "[]" if kind.startswith("array") else '""')
         if operator in {"contains", "not contains"}:
-            return f"{right} {'in' if operator == 'contains' else 'not in'} {left}"
+            return f"{right} {'in' if operator == 'contains' else 'not in'} {first}"
         if operator in {"in", "not in"}:
-            rows = [self._right(each, "string", at) for each in (as_list(wanted) or [wanted])]
-            return f"{left} {operator} [{', '.join(rows)}]"
+            rows = [self._right(each, "string", at) for each in (as_list(operand) or [operand])]
+            return f"{first} {operator} [{', '.join(rows)}]"
         if operator in {"start with", "starts with", "end with", "ends with"}:
             size = f"({right} | length)"
-            part = f"[:{size}]" if operator.startswith("start") else f"[({left} | length) - {size}:]"
-            return f"{left}{part} == {right}"
+            part = f"[:{size}]" if operator.startswith("start") else f"[({first} | length) - {size}:]"
+            return f"{first}{part} == {right}"
         if operator not in COMPARISONS:
             raise UnknownValueError(f"the comparison '{operator}'")
-        return f"{left} {COMPARISONS[operator]} {right}"
+        return f"{first} {COMPARISONS[operator]} {right}"
 
-    def _right(self, wanted: Any, kind: str, at: DifyNode) -> str:
-        if isinstance(wanted, list):
-            return quote_value(wanted)
-        if isinstance(wanted, bool):
-            return "true" if wanted else "false"
-        text = "" if wanted is None else str(wanted)
+    def _right(self, operand: Any, kind: str, at: DifyNode) -> str:
+        if isinstance(operand, list):
+            return quote_value(operand)
+        if isinstance(operand, bool):
+            return "true" if operand else "false"
+        text = "" if operand is None else str(operand)
         lone = _REFERENCE.fullmatch(text)
         if lone is not None:
             return self.find(lone[1].split("."), at).with_default()
@@ -233,15 +233,15 @@ class Selectors:
         rows = as_list(as_map(condition.get("sub_variable_condition")).get("conditions"))
         if len(rows) != 1 or as_map(rows[0]).get("key") != "type":
             raise UnknownValueError("the comparison of files by anything but their type")
-        wanted = as_map(rows[0]).get("value")
-        kinds = [str(each) for each in (as_list(wanted) or [wanted])]
+        operand = as_map(rows[0]).get("value")
+        kinds = [str(each) for each in (as_list(operand) or [operand])]
         operator = str(as_map(rows[0]).get("comparison_operator"))
         if not kinds or operator not in {"in", "is", "contains", "not in", "is not"}:
             raise UnknownValueError(f"the comparison '{operator}' of files")
         types = f'{value.with_default("[]")} | map(attribute="media_type") | map("string") | join(" ")'
         tests = [_tests_of_kind(kind, types) for kind in kinds]
-        found = " or ".join(tests)
-        return f"not ({found})" if operator.startswith(("not", "is not")) else f"({found})"
+        condition_text = " or ".join(tests)
+        return f"not ({condition_text})" if operator.startswith(("not", "is not")) else f"({condition_text})"
 
 
 def _tests_of_kind(kind: str, types: str) -> str:

@@ -46,14 +46,14 @@ class ValueNodes(AppParts):
         if str(data.get("code_language")) != "python3":
             raise UnknownValueError(f"code in {str(data.get('code_language'))[:20]}")
         step.arguments = {}
-        given: dict[str, str] = {}
+        parameter_names: dict[str, str] = {}
         names = Names({"main"})
         for each in as_maps(data.get("variables")):
             name = str(each.get("variable") or "")
             if not name.isidentifier() or keyword.iskeyword(name):
                 raise UnknownValueError(f"a parameter called '{name[:40]}'")
-            given[name] = names.id(name, "value")
-            step.arguments[given[name]] = self.to_template(words_of(each.get("value_selector")), place)
+            parameter_names[name] = names.id(name, "value")
+            step.arguments[parameter_names[name]] = self.to_template(words_of(each.get("value_selector")), place)
         try:
             tree = ast.parse(source)
         except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -80,7 +80,7 @@ class ValueNodes(AppParts):
         head = f"global {', '.join(shared)}\n" if shared else ""
         if "json" not in imported and any(isinstance(each, ast.Name) and each.id == "json" for each in ast.walk(tree)):
             head += "import json  # Dify imports it for all code\n\n"
-        call = ", ".join(f"{name}={ours}" for name, ours in given.items())
+        call = ", ".join(f"{name}={ours}" for name, ours in parameter_names.items())
         step.sample = {
             str(name): SAMPLES.get(str(as_map(each).get("type")), "text")
             for name, each in as_map(data.get("outputs")).items()
@@ -110,16 +110,16 @@ class ValueNodes(AppParts):
 
     def _first_of(self, selectors: Sequence[Any], place: DifyNode) -> str:
         """The first value that is there, as a template."""
-        found: list[Value] = []
+        values: list[Value] = []
         for each in selectors:
             try:
-                found.append(self.value(words_of(each), place))
+                values.append(self.value(words_of(each), place))
             except UnknownValueError as error:
                 self.note(f"left out: {error}")
-        if not found:
+        if not values:
             raise UnknownValueError("a value to take, of which there is none")
-        text = found[-1].with_default()
-        for value in reversed(found[:-1]):
+        text = values[-1].with_default()
+        for value in reversed(values[:-1]):
             text = value.with_default(text)
         return to_tag(text)
 
@@ -135,11 +135,11 @@ class ValueNodes(AppParts):
                     "value": data.get("input_variable_selector"),
                 }
             ]
-        given: dict[str, str] = {}
+        assignments: dict[str, str] = {}
         for item in items:
             key = self.state_key(words_of(item.get("variable_selector")), place)
-            given[key] = self._convert_assignment(item, key, place)
-        step.write_state(given)
+            assignments[key] = self._convert_assignment(item, key, place)
+        step.write_state(assignments)
 
     def _convert_assignment(self, item: Mapping[str, Any], key: str, place: DifyNode) -> Any:
         operation = str(item.get("operation") or "over-write")
@@ -206,8 +206,8 @@ class ValueNodes(AppParts):
         order = as_map(data.get("order_by"))
         if order.get("enabled"):
             key = str(order.get("key") or "")
-            named = f", attribute={quote(_FILE_KEYS.get(key, key))}" if key else ""
-            value = f"({value}) | sort(reverse={'true' if order.get('value') == 'desc' else 'false'}{named})"
+            attribute = f", attribute={quote(_FILE_KEYS.get(key, key))}" if key else ""
+            value = f"({value}) | sort(reverse={'true' if order.get('value') == 'desc' else 'false'}{attribute})"
         limit = as_map(data.get("limit"))
         size = whole_number(limit.get("size"), 0)
         if limit.get("enabled") and size is not None:
@@ -215,11 +215,11 @@ class ValueNodes(AppParts):
         step.give(to_tag(value))
 
     def _convert_filter(self, value: str, condition: Mapping[str, Any], place: DifyNode) -> str:
-        key, operator, wanted = (condition.get(each) for each in ("key", "comparison_operator", "value"))
+        key, operator, operand = (condition.get(each) for each in ("key", "comparison_operator", "value"))
         name = _FILE_KEYS.get(str(key or ""), str(key or ""))
         symbols = {key: COMPARISONS[key] for key in ("is", "=", "is not", "≠", ">", "<", "≥", "≤")} | {"in": "in"}
         if key == "type":
-            kinds = [str(each) for each in (as_list(wanted) or [wanted])]
+            kinds = [str(each) for each in (as_list(operand) or [operand])]
             parts = {"image": _IMAGES, "document": _DOCUMENTS}
             if operator not in {"in", "is"} or not all(each in parts for each in kinds):
                 raise UnknownValueError("this filter of files")
@@ -227,7 +227,9 @@ class ValueNodes(AppParts):
             return f'({value} | selectattr("media_type", "in", {json.dumps(types)}) | list)'
         if operator not in symbols:
             raise UnknownValueError(f"the filter '{operator}'")
-        is_number = operator in {">", "<", "≥", "≤", "="} and NUMBER.fullmatch(str(wanted))
-        right = str(wanted) if is_number else quote_value(wanted) if isinstance(wanted, list) else quote(str(wanted))
-        named = f"selectattr({quote(name)}, " if name else "select("
-        return f'({value} | {named}"{symbols[str(operator)]}", {right}) | list)'
+        is_number = operator in {">", "<", "≥", "≤", "="} and NUMBER.fullmatch(str(operand))
+        right = (
+            str(operand) if is_number else quote_value(operand) if isinstance(operand, list) else quote(str(operand))
+        )
+        test = f"selectattr({quote(name)}, " if name else "select("
+        return f'({value} | {test}"{symbols[str(operator)]}", {right}) | list)'

@@ -62,13 +62,13 @@ class _Reader(RowReader):
         self._read_top()
         self.code = PromptFlowCode(self.tree, self.paths)
         self._read_variables()
-        found: dict[str, tuple[int, Mapping[str, Any]]] = {}
+        nodes_by_name: dict[str, tuple[int, Mapping[str, Any]]] = {}
         for number, node in self._list("nodes"):
             name = str(as_map(node).get("name"))
-            if is_map(node) and found.setdefault(name, (number, node))[0] != number:
+            if is_map(node) and nodes_by_name.setdefault(name, (number, node))[0] != number:
                 what, origin = f"node {name}", self.source.origin("nodes", number)
                 self.ledger.note_lost(what, origin, "another node has the same name", "give it another name")
-        self.nodes = list(found.values())
+        self.nodes = list(nodes_by_name.values())
         if len(self.nodes) > _MOST_NODES:
             raise SourceError(f"{self.source.file}: the flow has more than {_MOST_NODES:,} nodes")
         self._name_all()
@@ -96,8 +96,8 @@ class _Reader(RowReader):
         for name, entry in self._maps("node_variants"):
             table = as_map(entry.get("variants"))
             default = str(entry.get("default_variant_id", next(iter(table), "")))
-            for variant, held in table.items():
-                node = as_map(held).get("node")
+            for variant, variant_table in table.items():
+                node = as_map(variant_table).get("node")
                 path = ("node_variants", name, "variants", variant, "node")
                 if not is_map(node):
                     what = f"variant {variant} of {name}"
@@ -112,11 +112,11 @@ class _Reader(RowReader):
             flow_name = self.flow_names.id(f"{self.name}_{name}_{variant}")
             self.project.flows.append(self._flow(flow_name, scratch, {name: placed}))
             what, origin = f"variant {variant} of {name}", self.source.origin(*placed[1])
-            lost = [each for each in scratch.elements if each.outcome == "lost" and each.origin.line >= origin.line]
+            losses = [each for each in scratch.elements if each.outcome == "lost" and each.origin.line >= origin.line]
             if not any(node.get("use_variants") and node.get("name") == name for _, node in self.nodes):
                 self.ledger.note_changed(what, origin, f"no node uses it; {flow_name}.yaml is the flow without it")
-            elif any(f"node {name}" in each.what for each in lost):
-                self.ledger.note_lost(what, origin, lost[0].note, lost[0].by_hand)
+            elif any(f"node {name}" in each.what for each in losses):
+                self.ledger.note_lost(what, origin, losses[0].note, losses[0].by_hand)
             else:
                 change = f"it stands in {flow_name}.yaml: compare the two with `flowengine eval`"
                 self.ledger.note_changed(what, origin, change)
@@ -124,18 +124,18 @@ class _Reader(RowReader):
             what = f"variant {variant} of {name}"
             self.ledger.note_lost(what, self.source.origin(*path), "there are too many", "write its flow")
 
-    def _flow(self, name: str, ledger: ImportLedger, chosen: Mapping[str, Placed]) -> ImportedFlow:
+    def _flow(self, name: str, ledger: ImportLedger, variants: Mapping[str, Placed]) -> ImportedFlow:
         flow = ImportedFlow(name, SourcePlace(self.source.file))
         description = self.data.get("description")
         flow.description = str(description) if description else None
         for key, spec in self._maps("inputs"):
             self._read_input(flow, key, spec, ledger)
-        found: list[Placed] = []
+        placed_nodes: list[Placed] = []
         for number, node in self.nodes:
             node_name = str(node.get("name"))
             path: Path = ("nodes", number)
-            if node.get("use_variants") or node_name in chosen:
-                default = chosen.get(node_name) or self.defaults.get(node_name)
+            if node.get("use_variants") or node_name in variants:
+                default = variants.get(node_name) or self.defaults.get(node_name)
                 if default is None:
                     why = "its variants have no default"
                     ledger.note_lost(f"node {node_name}", self.source.origin(*path), why, "write the node")
@@ -143,43 +143,43 @@ class _Reader(RowReader):
                 ledger.note_mapped(f"node {node_name}: use_variants", self.source.origin(*path, "use_variants"))
                 extra = {key: value for key, value in node.items() if key not in ("use_variants", "name")}
                 node, path = {**extra, **default[0]}, default[1]
-            found.append((node, path))
-        self.aggregated = self._find_aggregated([node for node, _ in found])
-        self.optional = find_optional([node for node, _ in found])
-        self.json_nodes = {str(node.get("name")) for node, _ in found if answers_json(node)}
-        self.known = {str(node.get("name")) for node, _ in found}
+            placed_nodes.append((node, path))
+        self.aggregated = self._find_aggregated([node for node, _ in placed_nodes])
+        self.optional = find_optional([node for node, _ in placed_nodes])
+        self.json_nodes = {str(node.get("name")) for node, _ in placed_nodes if answers_json(node)}
+        self.sources = {str(node.get("name")) for node, _ in placed_nodes}
         reader = NodeReader(self, ledger)
         self.batch = []
-        self.taken = self._own_outputs()
-        flow.outputs = dict(self.taken)
-        for node, path in found:
+        self.own_outputs = self._own_outputs()
+        flow.outputs = dict(self.own_outputs)
+        for node, path in placed_nodes:
             is_batch = str(node.get("name")) in self.aggregated
-            steps = reader.read(node, path, self._batch_expression if is_batch else self.expression, self.known)
+            steps = reader.read(node, path, self._batch_expression if is_batch else self.expression, self.sources)
             (self.batch if is_batch else flow.steps).extend(steps)
         self._tell_outputs(ledger)
-        flow.outputs |= self.taken
+        flow.outputs |= self.own_outputs
         return flow
 
     def _read_input(self, flow: ImportedFlow, key: str, spec: Mapping[str, Any], ledger: ImportLedger) -> None:
-        given = spec.get("type")
-        kind = INPUT_TYPES.get(str(given), "object" if str(given).endswith("Connection") else "string")
-        held: dict[str, Any] = {"type": kind}
+        source_type = spec.get("type")
+        kind = INPUT_TYPES.get(str(source_type), "object" if str(source_type).endswith("Connection") else "string")
+        settings: dict[str, Any] = {"type": kind}
         default = spec.get("default")
         origin = self.source.origin("inputs", key)
         note = ""
         if "default" in spec and kind == "file":
             note = "the default picture is left out: it is given with the run"
         elif default is not None and is_json_type(default, kind):
-            held["default"] = default
+            settings["default"] = default
         elif "default" in spec:
             changed = _fit(default, kind)
             if changed is not None:
-                held["default"] = changed
+                settings["default"] = changed
         elif spec.get("is_chat_history"):
-            held["default"] = []
+            settings["default"] = []
         if isinstance(spec.get("description"), str):
-            held["description"] = spec["description"]
-        flow.inputs[self.inputs[key]] = held
+            settings["description"] = spec["description"]
+        flow.inputs[self.inputs[key]] = settings
         if self.inputs[key] != key:
             note = f"it is called {self.inputs[key]}"
         ledger.note_done(f"input {key}", origin, note)
@@ -192,13 +192,13 @@ class _Reader(RowReader):
         """The outputs of the flow itself; those of aggregated nodes are none."""
         names = Names()
         self.output_names: dict[str, str] = {}
-        found: dict[str, str] = {}
+        outputs: dict[str, str] = {}
         for key, spec in self._maps("outputs"):
             reference = read_reference(spec.get("reference"))
             if reference is not None and reference.source not in self.aggregated and self._is_known(reference):
                 self.output_names[key] = names.id(key, "output")
-                found[self.output_names[key]] = to_tag(self.expression(reference))
-        return found
+                outputs[self.output_names[key]] = to_tag(self.expression(reference))
+        return outputs
 
     def _tell_outputs(self, ledger: ImportLedger) -> None:
         for key, spec in self._maps("outputs"):

@@ -46,9 +46,9 @@ class PromptFlowCode(CarriedCode):
         module = self.module(name)
         if module.source.text == "" and module.problem:
             return module.problem
-        found = _tool_of(module.source)
-        if isinstance(found, str):
-            return found
+        function = _tool_of(module.source)
+        if isinstance(function, str):
+            return function
         problem = self.problem_of(name)
         if problem:
             return problem
@@ -56,26 +56,28 @@ class PromptFlowCode(CarriedCode):
         if path is None:
             return f"'{name}' is no name of a module"
         needs = self.needs_of(name)
-        call = f"{path}:{found.name}"
-        given = [*found.args.posonlyargs, *found.args.args, *found.args.kwonlyargs]
-        if len({argument_name(each.arg) for each in given}) < len(given):
+        call = f"{path}:{function.name}"
+        parameters = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
+        if len({argument_name(each.arg) for each in parameters}) < len(parameters):
             return "two of its parameters differ by signs that arguments of a node do not have"
-        if needs or found.name.startswith("_") or any(argument_name(each.arg) != each.arg for each in given):
-            call = self.add_wrapper(argument_name(found.name), wrap_function(path, found))
-        defaults = found.args.defaults
-        optional = {each.arg for each in [*found.args.posonlyargs, *found.args.args][-len(defaults) :] if defaults}
-        keywords = zip(found.args.kwonlyargs, found.args.kw_defaults, strict=True)
+        if needs or function.name.startswith("_") or any(argument_name(each.arg) != each.arg for each in parameters):
+            call = self.add_wrapper(argument_name(function.name), wrap_function(path, function))
+        defaults = function.args.defaults
+        optional = {
+            each.arg for each in [*function.args.posonlyargs, *function.args.args][-len(defaults) :] if defaults
+        }
+        keywords = zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True)
         optional |= {each.arg for each, default in keywords if default is not None}
         connected = {
             each.arg
-            for each in given
+            for each in parameters
             if each.annotation and CONNECTIONS & set(re.findall(r"\w+", ast.unparse(each.annotation)))
         }
         imports = (each for one in self.closure(name) for each in self.module(one).source.imports)
         return Function(
             call,
-            (*(each.arg for each in given), *(["**"] if found.args.kwarg else [])),
-            frozenset({each.arg for each in given} - optional),
+            (*(each.arg for each in parameters), *(["**"] if function.args.kwarg else [])),
+            frozenset({each.arg for each in parameters} - optional),
             frozenset(connected),
             tuple(needs),
             any(each.module.startswith("promptflow.tools.") for each in imports),
@@ -84,10 +86,10 @@ class PromptFlowCode(CarriedCode):
     def stub_of(self, name: str) -> tuple[list[str], str]:
         """Parameters and text of a file's tool, for a stub."""
         source = self.module(name).source if name in self.paths else None
-        found = "" if source is None else _tool_of(source)
-        if source is None or isinstance(found, str):
+        function = "" if source is None else _tool_of(source)
+        if source is None or isinstance(function, str):
             return [], ""
-        return parameters_of(found), source.segment(found)
+        return parameters_of(function), source.segment(function)
 
     def files(self) -> Iterator[CarriedFile]:
         """Yields the files to copy: the used part of promptflow, the wrappers, and all files without a problem."""
@@ -107,9 +109,9 @@ class PromptFlowCode(CarriedCode):
 def _tool_of(source: PythonSource) -> PythonFunction | str:
     functions = source.functions()
     marked = [each for each in functions if any(name.rpartition(".")[2] == "tool" for name, _ in decorators_of(each))]
-    found = marked or ([] if len(functions) != 1 else functions)
-    if found:
-        return found[0]
+    candidates = marked or ([] if len(functions) != 1 else functions)
+    if candidates:
+        return candidates[0]
     for each in source.classes():
         if any(call_name(base).endswith("ToolProvider") for base in each.bases):
             return f"the tool is a method of the class '{each.name}', which promptflow makes"

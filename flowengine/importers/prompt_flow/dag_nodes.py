@@ -58,11 +58,11 @@ class NodeReader:
         self._ledger = ledger
         self._project = reader.project
 
-    def read(self, node: Mapping[str, Any], path: Path, expression: Expression, known: set[str]) -> list[FlowStep]:
+    def read(self, node: Mapping[str, Any], path: Path, expression: Expression, sources: set[str]) -> list[FlowStep]:
         """The steps of a node; what of it is lost is told."""
         name = str(node.get("name"))
         self._node, self._path, self._what = node, path, f"node {name}"
-        self._expression, self._known = expression, known
+        self._expression, self._sources = expression, sources
         self._inputs = as_map(node.get("inputs"))
         self._where = as_map(node.get("source"))
         step = FlowStep(self._reader.ids[name], origin=self._origin())
@@ -114,14 +114,14 @@ class NodeReader:
             for key, value in self._inputs.items()
             if key not in _NO_SETTINGS and (key not in SETTINGS or f"{{{{{key}" in bare)
         }
-        found = dict.fromkeys(_IMAGE.findall(text))
-        images = [each for each in found if read_reference(variables.get(each)) is not None]
+        names = dict.fromkeys(_IMAGE.findall(text))
+        images = [each for each in names if read_reference(variables.get(each)) is not None]
         if images:
-            text = _IMAGE.sub(lambda found: "" if found[1] in images else found[0], text)
+            text = _IMAGE.sub(lambda match: "" if match[1] in images else match[0], text)
             step.keys["attach"] = [to_tag(self._to_expression(variables[each])) for each in images]
-        before, found = self._convert(step, text, {key: variables[key] for key in variables if key not in images})
+        before, template = self._convert(step, text, {key: variables[key] for key in variables if key not in images})
         api = str(self._node.get("api") or self._inputs.get("api") or "chat")
-        roles = split_roles(found) if api == "chat" and not before else RoleText("", found)
+        roles = split_roles(template) if api == "chat" and not before else RoleText("", template)
         step.system_message, step.prompt = roles.system or None, roles.prompt
         changes = [roles.change] if roles.change else []
         if api == "completion":
@@ -143,15 +143,15 @@ class NodeReader:
     def _tell_variables(self, variables: Mapping[str, Any]) -> None:
         for key, value in variables.items():
             reference = read_reference(value)
-            if reference is not None and reference.source != "inputs" and reference.source not in self._known:
+            if reference is not None and reference.source != "inputs" and reference.source not in self._sources:
                 why = f"there is no node '{reference.source}'"
                 self._tell_input(key, "lost", why, "say where it comes from")
             else:
                 self._tell_input(key, "mapped")
 
     def _read_template(self, step: FlowStep) -> str | None:
-        given = self._where.get("path") or self._inputs.get("prompt")
-        name = PurePosixPath(str(given).replace("\\", "/")).as_posix().removeprefix("./")
+        template_path = self._where.get("path") or self._inputs.get("prompt")
+        name = PurePosixPath(str(template_path).replace("\\", "/")).as_posix().removeprefix("./")
         try:
             path = self._reader.paths.get(name) or self._reader.tree.join(self._reader.base, name)
             return self._reader.tree.read_text(path)
@@ -189,28 +189,30 @@ class NodeReader:
         provider = str(self._node.get("provider") or self._where.get("tool") or "")
         # A deployment is Azure's: of both, the one that was left over is the other vendor's.
         is_azure = "Azure" in provider or "aoai" in provider or (bool(deployment) and "OpenAI" not in provider)
-        chosen = (deployment or model) if is_azure else (model or deployment)
-        if chosen and re.fullmatch(r"[\w./:@-]+", chosen):
-            step.model = f"azure/{chosen}" if is_azure and deployment else f"openai/{chosen}"
+        model_name = (deployment or model) if is_azure else (model or deployment)
+        if model_name and re.fullmatch(r"[\w./:@-]+", model_name):
+            step.model = f"azure/{model_name}" if is_azure and deployment else f"openai/{model_name}"
             vendor = "AZURE_OPENAI" if is_azure else "OPENAI"
             self._project.environment[f"{vendor}_API_KEY"] = "the key of the models"
             if is_azure:
                 self._project.environment["AZURE_OPENAI_ENDPOINT"] = "the address of the models"
         step.keys.setdefault("temperature", 1.0)
-        named = f"model {step.model}" if step.model else ""
+        description = f"model {step.model}" if step.model else ""
         for key in sorted(_MODEL_KEYS & self._node.keys()):
             change = _ENVIRONMENT if key == "connection" else ""
-            self._ledger.note_done(f"{self._what}: {key}", self._origin(key), change, note=named or "the default model")
+            self._ledger.note_done(
+                f"{self._what}: {key}", self._origin(key), change, note=description or "the default model"
+            )
         for key, value in self._inputs.items():
             what, origin = f"{self._what}: {key}", self._origin("inputs", key)
-            if key in ("deployment_name", "model") and value and not named:
+            if key in ("deployment_name", "model") and value and not description:
                 why, by_hand = f"no model is called {value!r:.60}: the default model is asked", "name the model"
                 self._ledger.note_lost(what, origin, why, by_hand)
-            elif key in ("deployment_name", "model") and value and value != chosen:
+            elif key in ("deployment_name", "model") and value and value != model_name:
                 by_hand = f"see that the node is to ask {step.model}, and not {value!r:.60}"
                 self._ledger.note_changed(what, origin, f"left out: {step.model} is asked", by_hand)
             elif key in ("deployment_name", "model"):
-                self._ledger.note_mapped(what, origin, named or "none is named: the default model is asked")
+                self._ledger.note_mapped(what, origin, description or "none is named: the default model is asked")
             elif key in _NO_SETTINGS:
                 self._ledger.note_changed(what, origin, _ENVIRONMENT if key == "connection" else "it is known")
             elif key in SETTINGS:
@@ -230,8 +232,8 @@ class NodeReader:
                 return
             options = {**step.keys.get("model_options", {}), **setting.keys.pop("model_options", {})}
             step.keys |= setting.keys | ({"model_options": options} if options else {})
-            left = "; ".join(drop_refused(step.model, step.keys))
-            self._ledger.note_done(what, origin, left, note="" if setting.keys or options else "what holds anyway")
+            refusals = "; ".join(drop_refused(step.model, step.keys))
+            self._ledger.note_done(what, origin, refusals, note="" if setting.keys or options else "what holds anyway")
 
     # --- prompt and python
 
@@ -241,47 +243,47 @@ class NodeReader:
             step.give(step.prompt)
             step.prompt = None
             return []
-        before, found = self._convert(step, text, self._inputs)
-        step.give(found)
+        before, template = self._convert(step, text, self._inputs)
+        step.give(template)
         self._tell_node("a function gives the text of its template")
         self._tell_variables(self._inputs)
         return before
 
     def _read_python(self, step: FlowStep) -> None:
         step.kind = "function"
-        given = PurePosixPath(str(self._where.get("path", "")).replace("\\", "/")).as_posix()
-        name = given.removeprefix("./")
-        found = self._reader.code.function(name)
-        if isinstance(found, str):
-            self._add_stub(step, found, self._origin("source"), *self._reader.code.stub_of(name))
+        path = PurePosixPath(str(self._where.get("path", "")).replace("\\", "/")).as_posix()
+        name = path.removeprefix("./")
+        function = self._reader.code.function(name)
+        if isinstance(function, str):
+            self._add_stub(step, function, self._origin("source"), *self._reader.code.stub_of(name))
             return
-        step.call = found.call
-        takes_any = "**" in found.parameters
-        taken = {key: value for key, value in self._inputs.items() if takes_any or key in found.parameters}
-        step.arguments = self._arguments(step, taken)
-        step.arguments |= {argument_name(key): None for key in sorted(found.required - taken.keys())}
-        changes = [f"it needs {', '.join(found.needs)} to be installed"] if found.needs else []
-        if found.asks_models:
+        step.call = function.call
+        takes_any = "**" in function.parameters
+        arguments = {key: value for key, value in self._inputs.items() if takes_any or key in function.parameters}
+        step.arguments = self._arguments(step, arguments)
+        step.arguments |= {argument_name(key): None for key in sorted(function.required - arguments.keys())}
+        changes = [f"it needs {', '.join(function.needs)} to be installed"] if function.needs else []
+        if function.asks_models:
             changes.append("it asks a model by itself: no journal and no limit knows of such a call")
         self._tell_node("; ".join(changes))
-        self._tell_variables({key: value for key, value in taken.items() if key not in found.connections})
-        for key in (each for each in taken if each in found.connections):
+        self._tell_variables({key: value for key, value in arguments.items() if key not in function.connections})
+        for key in (each for each in arguments if each in function.connections):
             prefix = re.sub(r"[^A-Za-z0-9]+", "_", str(self._inputs[key])).upper()
             self._project.environment[f"{prefix}_API_KEY"] = (
                 f"the key of the connection '{self._inputs[key]}'; {prefix}_… for its other values"
             )
             change = f"the connection's values are the environment's: {prefix}_API_KEY …"
             self._tell_input(key, "changed", change)
-        for key in (each for each in self._inputs if each not in taken):
+        for key in (each for each in self._inputs if each not in arguments):
             self._tell_input(key, "changed", "left out: the function does not take it")
-        for key in sorted(found.required - taken.keys()):
+        for key in sorted(function.required - arguments.keys()):
             self._ledger.note_changed(f"{self._what}: argument {key}", self._origin(), "nothing gives it: it is none")
 
-    def _arguments(self, step: FlowStep, given: Mapping[str, Any]) -> dict[str, Any]:
+    def _arguments(self, step: FlowStep, inputs: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments of a call, whose keys come from the environment."""
         return {
             argument_name(key): self._project.hide_secret(key, value, step.id) or to_value(value, self._expression)
-            for key, value in given.items()
+            for key, value in inputs.items()
         }
 
     def _read_embedding(self, step: FlowStep, tool: str) -> bool:
@@ -320,8 +322,8 @@ class NodeReader:
         step.kind = "function"
         step.call = f"imported_stubs:{step.id}"
         step.arguments = self._arguments(step, self._inputs)
-        told = " ".join(parameters or ())
-        if parameters is None or any(argument_name(key) != key or key not in told for key in self._inputs):
+        names = " ".join(parameters or ())
+        if parameters is None or any(argument_name(key) != key or key not in names for key in self._inputs):
             parameters = list(step.arguments)
         self._project.add_stub(Stub(step.call, parameters, why, origin, original=original))
         self._ledger.note_lost(self._what, origin, why, f"write {step.id} in imported_stubs.py")
@@ -334,11 +336,11 @@ class NodeReader:
             return
         reference = read_reference(activate.get("when"))
         what, origin = f"{self._what}: activate", self._origin("activate")
-        if reference is None or (reference.source != "inputs" and reference.source not in self._known):
+        if reference is None or (reference.source != "inputs" and reference.source not in self._sources):
             self._ledger.note_lost(what, origin, f"it asks for {activate.get('when')!r:.100}", "write `when`")
             return
-        held = self._expression(reference).removesuffix(" | default(none)")
-        step.when = f"{held} == {quote_value(activate.get('is'))}"
+        value = self._expression(reference).removesuffix(" | default(none)")
+        step.when = f"{value} == {quote_value(activate.get('is'))}"
         self._ledger.note_mapped(what, origin)
 
 

@@ -28,18 +28,18 @@ class RowReader(PromptFlowSource):
     """Input → its name here."""
 
     # Of the flow that is being made:
-    known: set[str]
+    sources: set[str]
     optional: frozenset[str]
     aggregated: frozenset[str]
     json_nodes: set[str]
     batch: list[FlowStep]
-    taken: dict[str, str]
+    own_outputs: dict[str, str]
     """The outputs of a row's flow: its own, and those that the nodes over all rows take."""
 
     def _is_known(self, reference: NodeReference) -> bool:
         if reference.source == "inputs":
             return bool(reference.steps) and str(reference.steps[0]) in self.inputs
-        return reference.source in self.known
+        return reference.source in self.sources
 
     def expression(self, reference: NodeReference) -> str:
         """Translates a reference for the flow of one row."""
@@ -47,7 +47,7 @@ class RowReader(PromptFlowSource):
             first, *rest = reference.steps or ("",)
             name = self.inputs.get(str(first), "")
             return NodeReference("inputs", tuple(rest)).text(f"inputs.{name}") if name else "none"
-        if reference.source not in self.known:
+        if reference.source not in self.sources:
             return "none"
         text = reference.text(f"nodes.{self.ids[reference.source]}.output")
         is_optional = reference.source in self.optional
@@ -57,8 +57,8 @@ class RowReader(PromptFlowSource):
 
     def _find_aggregated(self, nodes: Sequence[Mapping[str, Any]]) -> frozenset[str]:
         """The nodes that see all rows, and those that read what they give."""
-        found = {str(node.get("name")) for node in nodes if node.get("aggregation") or node.get("reduce")}
-        return _spread(found, nodes, lambda sources, found: bool(sources & found))
+        names = {str(node.get("name")) for node in nodes if node.get("aggregation") or node.get("reduce")}
+        return _spread(names, nodes, lambda sources, names: bool(sources & names))
 
     def _batch_expression(self, reference: NodeReference) -> str:
         """Translates a reference for the flow over all rows."""
@@ -68,7 +68,7 @@ class RowReader(PromptFlowSource):
             first, *rest = reference.steps
             attribute = ".".join([self.inputs.get(str(first), "x"), *map(str, rest)])
             return f"inputs.rows | map(attribute={quote(attribute)}) | list"
-        if reference.source not in self.known:
+        if reference.source not in self.sources:
             return "none"
         return f'nodes.rows.output | map(attribute="{self._take(reference)}") | list'
 
@@ -78,10 +78,10 @@ class RowReader(PromptFlowSource):
         parts = (self.ids[reference.source], *reference.steps)
         base = "_".join(re.sub(r"\W", "_", str(each), flags=re.ASCII).lower() for each in parts)
         name, number = base, 1
-        while self.taken.get(name, text) != text:
+        while self.own_outputs.get(name, text) != text:
             number += 1
             name = f"{base}_{number}"
-        self.taken[name] = text
+        self.own_outputs[name] = text
         return name
 
     def _add_batch(self, main: ImportedFlow) -> None:
@@ -91,14 +91,14 @@ class RowReader(PromptFlowSource):
         flow.description = f"All rows of {main.name}, and what is computed of them together."
         flow.inputs = {"rows": {"type": "array", "description": f"One object a row: the inputs of {main.name}."}}
         flow.samples = {"rows": [{name: _sample(spec) for name, spec in main.inputs.items()}]}
-        given = {
+        arguments = {
             name: to_tag(f"row.{name} | default({quote_value(spec['default'])})")
             if "default" in spec
             else to_tag(f"row.{name}")
             for name, spec in main.inputs.items()
         }
         if main.steps:
-            one = FlowStep("one", "subflow", main.origin, arguments=given, keys={"flow": f"./{main.name}.yaml"})
+            one = FlowStep("one", "subflow", main.origin, arguments=arguments, keys={"flow": f"./{main.name}.yaml"})
             keys = {"over": "inputs.rows", "as": "row"}
             flow.steps.append(FlowStep("rows", "map", main.origin, keys=keys, body=[one]))
         flow.steps += self.batch
@@ -112,23 +112,23 @@ def answers_json(node: Mapping[str, Any]) -> bool:
 
 def _references(node: Mapping[str, Any]) -> list[NodeReference]:
     values = [*as_map(node.get("inputs")).values(), as_map(node.get("activate")).get("when")]
-    return [found for each in values if (found := read_reference(each)) is not None]
+    return [reference for each in values if (reference := read_reference(each)) is not None]
 
 
 def find_optional(nodes: Sequence[Mapping[str, Any]]) -> frozenset[str]:
     """The nodes that may be bypassed: by their own condition, or since all that they read was."""
-    found = {str(node.get("name")) for node in nodes if is_map(node.get("activate"))}
-    return _spread(found, nodes, lambda sources, found: bool(sources) and sources <= found)
+    names = {str(node.get("name")) for node in nodes if is_map(node.get("activate"))}
+    return _spread(names, nodes, lambda sources, names: bool(sources) and sources <= names)
 
 
 def _spread(
-    found: set[str], nodes: Sequence[Mapping[str, Any]], holds: Callable[[set[str], set[str]], bool]
+    names: set[str], nodes: Sequence[Mapping[str, Any]], holds: Callable[[set[str], set[str]], bool]
 ) -> frozenset[str]:
     """The nodes found, and all others of which the same holds, by what they read of other nodes."""
     read = [(str(node.get("name")), {each.source for each in _references(node)} - {"inputs"}) for node in nodes]
-    while more := {name for name, sources in read if holds(sources, found)} - found:
-        found = found | more
-    return frozenset(found)
+    while more := {name for name, sources in read if holds(sources, names)} - names:
+        names = names | more
+    return frozenset(names)
 
 
 def _sample(spec: Mapping[str, Any]) -> Any:

@@ -72,10 +72,10 @@ class PromptFlowSource:
             what = f"additional include {str(include)[:100]}"
             try:
                 path = self.tree.join(self.base, str(include))
-                found = [path] if self.tree.has(path) else list(self.tree.files(path))
-                if not found:
+                paths = [path] if self.tree.has(path) else list(self.tree.files(path))
+                if not paths:
                     raise SourceError("there is nothing at that path")
-                for each in found:
+                for each in paths:
                     name = PurePosixPath(each).relative_to(PurePosixPath(path).parent).as_posix()
                     self.paths.setdefault(name, each)
                 self.ledger.note_mapped(what, origin, "it is copied to where the flow sees it")
@@ -87,7 +87,7 @@ class PromptFlowSource:
         code = list(self.code.files())
         self.project.files += code
         texts = set[str]().union(*self.code.texts().values())
-        named = {PurePosixPath(text).name for text in texts if len(text) < 200}
+        names = {PurePosixPath(text).name for text in texts if len(text) < 200}
         own = {f"{each.name}.yaml" for each in self.project.flows}
         total = 0
         for name, path in self.paths.items():
@@ -101,7 +101,7 @@ class PromptFlowSource:
                     self.ledger.note_changed(f"file {name}", SourcePlace(path), f"left out: {why}")
                 continue
             is_read = suffix in (".jinja2", ".jinja") or (suffix in (".yaml", ".yml") and "/" not in name)
-            if parts[-1] in _LEFT or any(map(is_withheld, parts)) or (is_read and parts[-1] not in named):
+            if parts[-1] in _LEFT or any(map(is_withheld, parts)) or (is_read and parts[-1] not in names):
                 continue  # Templates are prompts; YAML at the top describes flows and runs. Code may name others.
             total += 1
             try:
@@ -140,8 +140,8 @@ class PromptFlowSource:
                 try:
                     path = self.tree.join(self.base, value)
                     text = self.tree.read_text(path)
-                    kept = [each for each in text.splitlines() if not each.strip().startswith("promptflow")]
-                    self.project.files.append(CarriedFile("requirements.txt", "\n".join([*kept, ""])))
+                    lines = [each for each in text.splitlines() if not each.strip().startswith("promptflow")]
+                    self.project.files.append(CarriedFile("requirements.txt", "\n".join([*lines, ""])))
                     change = "requirements.txt without promptflow's own packages"
                     self.ledger.note_changed("requirements", origin, change)
                 except SourceError as error:

@@ -66,23 +66,23 @@ def read_reference(value: Any) -> NodeReference | None:
     >>> read_reference("${inputs.question}"), read_reference("costs ${5}")
     (NodeReference(source='inputs', steps=('question',)), None)
     """
-    found = _REFERENCE.fullmatch(value) if isinstance(value, str) else None
-    if found is None:
+    match = _REFERENCE.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
         return None
     steps = [
         int(each[2]) if each[2] is not None else next(one for one in each.groups() if one is not None)
-        for each in _STEP.finditer(found[2])
+        for each in _STEP.finditer(match[2])
     ]
-    if found[1] in ("inputs", "flow"):
+    if match[1] in ("inputs", "flow"):
         return NodeReference("inputs", tuple(steps))
-    return NodeReference(found[1], tuple(steps[1:] if steps[:1] == ["output"] else steps))
+    return NodeReference(match[1], tuple(steps[1:] if steps[:1] == ["output"] else steps))
 
 
 def to_value(value: Any, expression: Callable[[NodeReference], str]) -> Any:
     """A node's input as `with` has it: a template for a reference, else the literal with its braces escaped."""
-    found = read_reference(value)
-    if found is not None:
-        return to_tag(expression(found))
+    reference = read_reference(value)
+    if reference is not None:
+        return to_tag(expression(reference))
     if isinstance(value, str):
         return literal(value)
     if isinstance(value, Mapping):
@@ -130,13 +130,13 @@ SETTINGS: Final = frozenset({*_NEUTRAL, *RANGES})
 """Inputs of an `llm` node that are parameters of the call; all others are variables of its prompt."""
 
 
-def read_setting(name: str, given: Any) -> Setting:
+def read_setting(name: str, raw: Any) -> Setting:
     """A parameter.
 
     >>> read_setting("temperature", "0.7").keys, read_setting("stop", "").keys, read_setting("best_of", 3).problem
     ({'temperature': 0.7}, {}, 'models are asked for one answer')
     """
-    value = _parse(given)
+    value = _parse(raw)
     if value is False or value in (None, "", "null", "None"):
         return Setting({})
     if type(value) is not bool and value in _NEUTRAL.get(name, ()):
@@ -186,7 +186,7 @@ class RoleText(NamedTuple):
     system: str
     prompt: str
     change: str = ""
-    """What is different, where it could not be kept."""
+    """The difference, where the text could not be kept."""
 
 
 def split_roles(text: str) -> RoleText:
@@ -196,13 +196,13 @@ def split_roles(text: str) -> RoleText:
     RoleText(system='Be brief.', prompt='{{ question }}', change='')
     """
     depths = _depths(text)
-    found = [each for each in _ROLE.finditer(text) if depths(each.start()) == 0]
-    if not found or text[: found[0].start()].strip():
+    headings = [each for each in _ROLE.finditer(text) if depths(each.start()) == 0]
+    if not headings or text[: headings[0].start()].strip():
         changed = "role headers inside of blocks are text of the prompt" if _ROLE.search(text) else ""
         return RoleText("", text.strip("\n"), changed)
     sets = [each[0] for each in re.finditer(r"\{%-?\s*set\s[^%=]*+=[^%]*+%\}", text) if depths(each.start()) == 0]
-    ends = [*(each.start() for each in found[1:]), len(text)]
-    parts = [(each[1].lower(), text[each.end() : end].strip("\n")) for each, end in zip(found, ends, strict=True)]
+    ends = [*(each.start() for each in headings[1:]), len(text)]
+    parts = [(each[1].lower(), text[each.end() : end].strip("\n")) for each, end in zip(headings, ends, strict=True)]
     count = 0
     while count < len(parts) and parts[count][0] in ("system", "developer"):
         count += 1
@@ -214,9 +214,9 @@ def split_roles(text: str) -> RoleText:
     elif not rest and not _ROLE.search(system):
         return RoleText("", system, "the only message is sent as the user's")
     elif not rest:
-        cut = _first_inner(text, found[count - 1].end())
+        cut = _first_inner(text, headings[count - 1].end())
         system, prompt = (
-            "\n\n".join([*(one for _, one in parts[: count - 1]), text[found[count - 1].end() : cut]]),
+            "\n\n".join([*(one for _, one in parts[: count - 1]), text[headings[count - 1].end() : cut]]),
             text[cut:],
         )
         change = "earlier turns are one message, with their roles as text"
@@ -238,13 +238,13 @@ def _first_inner(text: str, start: int) -> int:
     """Returns the start of the outermost block that holds the first role header."""
     header = _ROLE.search(text, start)
     at = len(text) if header is None else header.start()
-    opened: list[int] = []
+    starts: list[int] = []
     for block in _BLOCK.finditer(text, start, at):
         if block[1].startswith("end"):
-            opened = opened[:-1]
+            starts = starts[:-1]
         elif not (block[1] == "set" and "=" in block[2]):
-            opened.append(block.start())
-    return opened[0] if opened else at
+            starts.append(block.start())
+    return starts[0] if starts else at
 
 
 def _depths(text: str) -> Callable[[int], int]:
@@ -256,4 +256,4 @@ def _depths(text: str) -> Callable[[int], int]:
             continue
         depth += -1 if block[1].startswith("end") else 1
         places.append((block.start(), depth))
-    return lambda at: places[found - 1][1] if (found := bisect_left(places, (at,))) else 0
+    return lambda at: places[number - 1][1] if (number := bisect_left(places, (at,))) else 0
