@@ -370,10 +370,16 @@ async def test_a_node_that_is_a_call_waits_too_and_its_arguments_may_be_changed(
     assert [each.started for each in records(run, ToolCall)] == [True, False]
 
 
-async def test_a_call_whose_code_was_edited_since_it_was_asked_about_is_not_made_unasked():
+@pytest.mark.parametrize("by", ["tool node", "agent"])
+async def test_a_call_whose_code_was_edited_since_it_was_asked_about_is_not_made_unasked(by: str):
     def flow(function: Any) -> Flow:
         marked = tool(approve=True, effect="external", name="pay")(function)
-        return Flow("f", {"pay": ToolNode(marked, arguments={"order": lambda context: "A-1"}, fingerprint=lambda: "f")})
+        if by == "tool node":
+            arguments = {"order": lambda context: "A-1"}
+            return Flow("f", {"pay": ToolNode(marked, arguments=arguments, fingerprint=lambda: "f")})
+        model = ScriptedModel([Reply("", tool_calls=(ToolRequest("c", "pay", '{"order": "A-1"}'),)), "Done."])
+        agent = Agent("pay", "Pay.", model=model, tools=[marked])
+        return Flow("f", {"pay": AgentNode(agent, prompt=lambda context: "Pay.", fingerprint=lambda: "f")})
 
     def pay_twice(order: str) -> str:
         DEEDS.append(f"{order} twice")

@@ -101,8 +101,16 @@ class AsyncClient:
         """Returns the run's current state."""
         return await self._backend.get(run_id)
 
-    async def wait(self, run_id: str) -> CalledRun:
-        """Waits until the run ends or asks a person, and returns its state."""
+    async def wait(self, run_id: str, *, timeout: float | None = None) -> CalledRun:
+        """Waits until the run ends or asks a person, and returns its state.
+
+        `timeout`: seconds after which a `TimeoutError` says so; the run goes on, and can be waited for again.
+        """
+        with anyio.move_on_after(timeout):
+            return await self._wait(run_id)
+        raise TimeoutError(f"run {run_id} has neither ended nor asked anybody after {timeout} s; it goes on")
+
+    async def _wait(self, run_id: str) -> CalledRun:
         tried = most = 0
         while tried < _TRIES:
             tried, states = tried + 1, 0

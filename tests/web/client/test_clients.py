@@ -105,6 +105,15 @@ def test_a_question_is_answered_and_the_run_goes_on(client: Client) -> None:
     assert client.wait(run.run_id).outputs == {"reply": "shipped v1"}
 
 
+def test_who_waits_no_longer_than_told_leaves_the_run_as_it_is(client: Client) -> None:
+    run = client.start("slow", {"message": "x"})
+    with pytest.raises(TimeoutError, match=f"run {run.run_id} has neither ended nor asked anybody after 0.05 s"):
+        client.wait(run.run_id, timeout=0.05)
+    assert not client.get(run.run_id).is_settled
+    client.cancel(run.run_id)
+    assert client.wait(run.run_id, timeout=60).status == "cancelled"
+
+
 def test_a_run_is_cancelled(client: Client) -> None:
     run = client.start("slow", {"message": "x"})
     with_events = client.follow(run.run_id)
