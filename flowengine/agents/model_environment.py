@@ -88,18 +88,18 @@ def open_model(settings: CallSettings) -> tuple[Model, str | None]:
     if not _is_by_name(settings):
         return _open_with_fallbacks(settings, around)
     question = (settings.model, settings.fallbacks, settings.max_retries, id(around))
-    cached = _known.get(question)
+    cached = _models.get(question)
     if cached is not None and cached.readings.still_hold():
         return cached.model, cached.notice
     readings = TrackedEnviron(around.environ)
     model, notice = _open_with_fallbacks(settings, replace(around, environ=readings))
-    if len(_known) >= _MOST_KNOWN:
-        _known.clear()
-    _known[question] = _Known(model, notice, readings, around)
+    if len(_models) >= _MOST_KNOWN:
+        _models.clear()
+    _models[question] = _CachedModel(model, notice, readings, around)
     return model, notice
 
 
-class _Known(NamedTuple):
+class _CachedModel(NamedTuple):
     """The model that was opened for a question, and the variables that it was opened by."""
 
     model: Model
@@ -109,7 +109,7 @@ class _Known(NamedTuple):
     """Kept, so that no other has its id."""
 
 
-_known: Final[dict[tuple[Any, ...], _Known]] = {}
+_models: Final[dict[tuple[Any, ...], _CachedModel]] = {}
 _MOST_KNOWN: Final = 1000
 
 

@@ -170,7 +170,7 @@ _CONVERSATION: Final = "conversation"
 """The provider, and the name under which its new interactions are kept."""
 
 
-class _Held(NamedTuple):
+class _OpenProvider(NamedTuple):
     """A provider of this run."""
 
     provider: ContextProvider
@@ -188,21 +188,21 @@ async def load_provider_state(
     One that cannot be made anew is told of, and the run goes on without it.
     """
     if values is None:
-        return ProviderState([_Held(each, "", None) for each in providers], gateway)
-    states: list[_Held] = []
+        return ProviderState([_OpenProvider(each, "", None) for each in providers], gateway)
+    states: list[_OpenProvider] = []
     for number, provider in enumerate(providers):
         name = _name_in_store(provider, providers[:number])
         before = read_remembered(provider, values) if provider.adds else values.get(name)
         fresh = await call_guarded(provider, _load_provider, provider, before or None, note=gateway.note)
         if fresh is not FAILED:
-            states.append(_Held(fresh, name, before))
+            states.append(_OpenProvider(fresh, name, before))
     return ProviderState(states, gateway)
 
 
 class ProviderState:
     """Of one run."""
 
-    def __init__(self, states: Sequence[_Held], gateway: Gateway) -> None:
+    def __init__(self, states: Sequence[_OpenProvider], gateway: Gateway) -> None:
         self.providers = [each.provider for each in states]
         self._states = states
         self._gateway = gateway

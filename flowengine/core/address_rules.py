@@ -86,15 +86,15 @@ def allowed_url(url: str, allowed: Sequence[str]) -> AddressRule | None:
     ...     "https://me@files.example.com/invoices/1", "https://files.example.com/other")]
     [None, None, None, None, None, None]
     """
-    wanted = _parts(url)
-    if wanted is None or leads_elsewhere(url):
+    url_parts = _parts(url)
+    if url_parts is None or leads_elsewhere(url):
         return None
     for each in allowed:
         rule = read_rule(each)
-        known = None if rule is None else _parts(rule.beginning)
-        if rule is not None and known is not None and known[0] == wanted[0]:
-            folder = known[1].rstrip("/")
-            if wanted[1] == known[1] or wanted[1].startswith(f"{folder}/"):
+        rule_parts = None if rule is None else _parts(rule.beginning)
+        if rule is not None and rule_parts is not None and rule_parts[0] == url_parts[0]:
+            folder = rule_parts[1].rstrip("/")
+            if url_parts[1] == rule_parts[1] or url_parts[1].startswith(f"{folder}/"):
                 return rule
     return None
 
@@ -120,19 +120,19 @@ def origin_of(url: str) -> Origin | None:
     return None if parts is None else parts[0]
 
 
-def check_addresses(host: str, found: Sequence[str], rule: AddressRule) -> str:
+def check_addresses(host: str, addresses: Sequence[str], rule: AddressRule) -> str:
     """The address to connect to, of those that a host has; a `RefusedAddressError` where one of them is refused."""
-    if not found:
+    if not addresses:
         raise RefusedAddressError(f"'{host}' has no address")
     if host == "localhost" or _is_address(host):
-        return found[0]  # The rule names it.
-    for each in found:
+        return addresses[0]  # The rule names it.
+    for each in addresses:
         if not _is_public(each) and not any(_in(each, network) for network in rule.networks):
             raise RefusedAddressError(
                 f"'{host}' leads to the private address {each}: list that address itself, "
                 f"or name its network behind the entry ('{rule.beginning} {each}')"
             )
-    return found[0]
+    return addresses[0]
 
 
 def _is_address(host: str) -> bool:
@@ -144,8 +144,8 @@ def _is_address(host: str) -> bool:
 
 
 def _in(address: str, network: IPv4Network | IPv6Network) -> bool:
-    found = ip_address(address.partition("%")[0])
-    return found.version == network.version and found in network
+    ip = ip_address(address.partition("%")[0])
+    return ip.version == network.version and ip in network
 
 
 def _is_public(text: str) -> bool:

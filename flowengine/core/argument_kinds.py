@@ -21,9 +21,9 @@ __all__ = ["check_arguments"]
 
 
 def check_arguments(
-    function: Callable[..., Any], given: Mapping[str, Any], error: Callable[[str], Exception] = DefinitionError
+    function: Callable[..., Any], arguments: Mapping[str, Any], error: Callable[[str], Exception] = DefinitionError
 ) -> None:
-    """Raise `error` for the first value of `given` that is of another kind than the function's annotation says.
+    """Raise `error` for the first value of `arguments` that is of another kind than the function's annotation says.
 
     >>> def wait(seconds: float | None, how: Literal["idle", "busy"] = "idle") -> None: ...
     >>> check_arguments(wait, {"seconds": "5"})
@@ -34,8 +34,8 @@ def check_arguments(
     flowengine.errors.DefinitionError: how must be 'idle' or 'busy', not str 'busi'; did you mean 'busy'?
     """
     for name, kind in _kinds_of(function).items():
-        if name in given and not kind.fits(given[name]):
-            value = given[name]
+        if name in arguments and not kind.fits(arguments[name]):
+            value = arguments[name]
             near = did_you_mean(value, kind.choices) if isinstance(value, str) else ""
             raise error(f"{name} must be {kind.one}, not {describe_value(value)}{near}")
 
@@ -55,10 +55,10 @@ class _Kind:
 def _kinds_of(function: Callable[..., Any]) -> Mapping[str, _Kind]:
     """The argument's name → its kind, of those that can be checked."""
     kinds: dict[str, _Kind] = {}
-    known = vars(sys.modules[function.__module__]) if isinstance(function, type) else unwrap(function).__globals__
+    names = vars(sys.modules[function.__module__]) if isinstance(function, type) else unwrap(function).__globals__
     for name, annotation in function.__annotations__.items():
         try:
-            hints = get_type_hints(SimpleNamespace(__annotations__={name: annotation}), known)
+            hints = get_type_hints(SimpleNamespace(__annotations__={name: annotation}), names)
         except NameError:  # Imported for type checkers only.
             continue
         if name != "return" and (kind := _kind_of(hints[name])) is not None:
@@ -106,14 +106,14 @@ def _can_be_asked(kind: type[Any]) -> bool:
 
 
 def _union_of(kinds: Sequence[_Kind | None]) -> _Kind | None:
-    known = [each for each in kinds if each is not None]
-    if len(known) < len(kinds):
+    plain_kinds = [each for each in kinds if each is not None]
+    if len(plain_kinds) < len(kinds):
         return None
     return _Kind(
-        lambda value: any(each.fits(value) for each in known),
-        _in_words([each.one for each in known]),
-        _in_words([each.many for each in known]),
-        tuple(choice for each in known for choice in each.choices),
+        lambda value: any(each.fits(value) for each in plain_kinds),
+        _in_words([each.one for each in plain_kinds]),
+        _in_words([each.many for each in plain_kinds]),
+        tuple(choice for each in plain_kinds for choice in each.choices),
     )
 
 

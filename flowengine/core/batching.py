@@ -24,7 +24,7 @@ class AwaitsAnswer(BaseException):
 class CallPlace:
     """One call of a node: the same in every process that comes to it again."""
 
-    __slots__ = ("_asked", "batcher", "is_cheap", "name", "run_id")
+    __slots__ = ("_counts", "batcher", "is_cheap", "name", "run_id")
 
     def __init__(self, batcher: Batcher, run_id: str, *where: object) -> None:
         """`where`: node, how often it was tried, the request's key, and how many equal ones were asked before."""
@@ -33,7 +33,7 @@ class CallPlace:
         self.is_cheap = False
         """Whether the latest answer came at the price of a batch."""
         self.name = hashlib.sha256("\0".join([run_id, *map(str, where)]).encode("utf-8", "replace")).hexdigest()[:24]
-        self._asked = Counter[str]()
+        self._counts = Counter[str]()
 
     def name_request(self, url: str, body: bytes) -> str:
         """Returns the name of a call's request; a further attempt gets another name.
@@ -41,8 +41,8 @@ class CallPlace:
         Vendors take 64 characters.
         """
         name = f"{self.name}-{hashlib.sha256(url.encode() + bytes(1) + body).hexdigest()[:16]}"
-        self._asked[name] += 1
-        return f"{name}-{self._asked[name]}"
+        self._counts[name] += 1
+        return f"{name}-{self._counts[name]}"
 
 
 class Batcher(Protocol):

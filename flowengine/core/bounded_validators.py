@@ -74,11 +74,11 @@ def find_violations(check: Validator, value: Any, most: int) -> list[Any]:
 
 
 def _count_values(value: Any) -> int:
-    found, level = 1, [value]
+    count, level = 1, [value]
     while level:
         level = [each for part in level for each in _parts_of(part)]
-        found += len(level)
-    return found
+        count += len(level)
+    return count
 
 
 def _parts_of(value: Any) -> Iterable[Any]:
@@ -128,9 +128,9 @@ def _take_step() -> None:
 
 
 def _search(pattern: str, text: str) -> bool:
-    left = _METERS.meter.deadline - thread_time()
+    seconds = _METERS.meter.deadline - thread_time()
     try:
-        return _compile(pattern).search(text, timeout=min(max(left, _LEAST), _LONGEST)) is not None
+        return _compile(pattern).search(text, timeout=min(max(seconds, _LEAST), _LONGEST)) is not None
     except TimeoutError:
         raise TooMuchWorkError(f"the pattern {brief_repr(pattern, _LONGEST_QUOTE)} takes too long on it") from None
 
@@ -147,17 +147,17 @@ class _Parts(FormatChecker):
     def __init__(self, root: Mapping[str, Any]) -> None:
         super().__init__(formats=())
         self._root = root
-        self._known: dict[int, tuple[Any, Any]] = {}
+        self._validators: dict[int, tuple[Any, Any]] = {}
         self._moves = _moves_references(root, is_root=True)
 
     def find(self, validator: Any, part: Mapping[str, Any]) -> Any:
         """The validator of a part; None where it depends on the way that led to the part."""
         if self._moves:
             return None
-        found = self._known.get(id(part))
-        if found is None:  # It is kept with the part, so that no other part gets its id.
-            found = self._known[id(part)] = (part, validator.evolve(schema=part))
-        return found[1]
+        pair = self._validators.get(id(part))
+        if pair is None:  # It is kept with the part, so that no other part gets its id.
+            pair = self._validators[id(part)] = (part, validator.evolve(schema=part))
+        return pair[1]
 
     def look_up(self, reference: Any) -> Any:
         """The part that a JSON Pointer refers to; None for other references, and for what is not there."""
@@ -189,18 +189,18 @@ def _moves_references(part: object, *, is_root: bool = False) -> bool:
 @lru_cache(maxsize=16)
 def _bounded_draft(draft: Any) -> Any:
     """The validators of a draft, with bounds."""
-    known = draft.VALIDATORS
+    checks = draft.VALIDATORS
     changed: dict[str, Any] = {
-        "$ref": _make_reference(known["$ref"]),
-        "additionalProperties": _make_additional(known["additionalProperties"]),
+        "$ref": _make_reference(checks["$ref"]),
+        "additionalProperties": _make_additional(checks["additionalProperties"]),
         "pattern": _check_pattern,
         "patternProperties": _check_named,
-        "type": _make_type(known["type"]),
+        "type": _make_type(checks["type"]),
         "uniqueItems": _check_unique,
     }
     for name in ("unevaluatedItems", "unevaluatedProperties"):
-        if name in known:
-            changed[name] = _make_unevaluated(name, known[name])
+        if name in checks:
+            changed[name] = _make_unevaluated(name, checks[name])
     bounded: Any = cast(Any, validators).extend(draft, changed)
     descend, evolve = bounded.descend, bounded.evolve
 
@@ -214,11 +214,11 @@ def _bounded_draft(draft: Any) -> Any:
         errors = islice(check.iter_errors(instance), _MOST_OF_PART)
         if instance.__class__ not in _HOLDING:
             return _place(errors, path, schema_path)
-        known, place = _METERS.meter.known, (id(cast(Any, schema)), id(instance))
-        if place not in known:
-            known[place] = list(errors)
-        found = known[place]
-        return _place(map(_copy, found), path, schema_path) if found else ()
+        memo, place = _METERS.meter.known, (id(cast(Any, schema)), id(instance))
+        if place not in memo:
+            memo[place] = list(errors)
+        violations = memo[place]
+        return _place(map(_copy, violations), path, schema_path) if violations else ()
 
     def evolve_counted(self: Any, **changes: Any) -> Any:
         _take_step()
@@ -236,10 +236,10 @@ def _bounded_draft(draft: Any) -> Any:
 
 def _copy(error: Any) -> Any:
     """One whose place can be told anew: there is one for each place of the same part and value."""
-    made = copy(error)
-    made.path = made.relative_path = deque(error.path)
-    made.schema_path = made.relative_schema_path = deque(error.schema_path)
-    return made
+    duplicate = copy(error)
+    duplicate.path = duplicate.relative_path = deque(error.path)
+    duplicate.schema_path = duplicate.relative_schema_path = deque(error.schema_path)
+    return duplicate
 
 
 def _place(errors: Iterable[Any], path: Any, schema_path: Any) -> Iterator[ValidationError]:
@@ -265,8 +265,8 @@ def _make_reference(follow: _Keyword) -> _Keyword:
 def _make_type(follow: _Keyword) -> _Keyword:
     """The library's keyword, with a short way for what is nearly every value."""
 
-    def check_type(validator: Any, wanted: Any, instance: Any, schema: Any) -> Any:
-        return () if wanted in _TYPES_OF.get(instance.__class__, ()) else follow(validator, wanted, instance, schema)
+    def check_type(validator: Any, types: Any, instance: Any, schema: Any) -> Any:
+        return () if types in _TYPES_OF.get(instance.__class__, ()) else follow(validator, types, instance, schema)
 
     return check_type
 
@@ -291,14 +291,14 @@ def _make_additional(follow: _Keyword) -> _Keyword:
         patterns = schema.get("patternProperties")
         if not patterns or not validator.is_type(instance, "object"):
             return follow(validator, allowed, instance, schema)
-        left = {name: each for name, each in instance.items() if not any(_search(one, name) for one in patterns)}
-        return follow(validator, allowed, left, {"properties": schema.get("properties", {})})
+        rest = {name: each for name, each in instance.items() if not any(_search(one, name) for one in patterns)}
+        return follow(validator, allowed, rest, {"properties": schema.get("properties", {})})
 
     return additional
 
 
-def _check_unique(validator: Any, wanted: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
-    if wanted and validator.is_type(instance, "array") and len(set(map(_canonical, instance))) < len(instance):
+def _check_unique(validator: Any, is_required: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+    if is_required and validator.is_type(instance, "array") and len(set(map(_canonical, instance))) < len(instance):
         yield ValidationError(f"{instance!r} has non-unique elements")
 
 
@@ -326,13 +326,13 @@ def _make_unevaluated(name: str, follow: _Keyword) -> _Keyword:
     def unevaluated(validator: Any, allowed: Any, instance: Any, schema: Any) -> Any:
         if not validator.is_type(instance, "array" if name == "unevaluatedItems" else "object"):
             return ()
-        seen = set(find(validator, instance, schema))
+        evaluated_parts = set(find(validator, instance, schema))
         if isinstance(instance, dict):
             entries = cast("dict[Any, Any]", instance).items()
-            left: Any = {key: each for key, each in entries if key not in seen}
+            rest: Any = {key: each for key, each in entries if key not in evaluated_parts}
         else:
-            left = [each for index, each in enumerate(instance) if index not in seen]
-        return follow(validator, allowed, left, {})  # By a schema without keywords none of these is evaluated.
+            rest = [each for index, each in enumerate(instance) if index not in evaluated_parts]
+        return follow(validator, allowed, rest, {})  # By a schema without keywords none of these is evaluated.
 
     return unevaluated
 

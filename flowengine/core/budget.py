@@ -147,8 +147,8 @@ class Ledger:
 
     def can_ever_fit(self, *, tokens: int, cost_usd: float | None) -> bool:
         """Tells whether a call that takes so much fits beside what was spent, here and above."""
-        asked = _amount_of_call(tokens, cost_usd)
-        return not any(_find_exceeded(ledger._most, ledger._spent, asked) for ledger in self._line)
+        amount = _amount_of_call(tokens, cost_usd)
+        return not any(_find_exceeded(ledger._most, ledger._spent, amount) for ledger in self._line)
 
     def charge(self, usage: Spending) -> None:
         """Charges an amount that was spent without a reservation (by earlier runs of this part), here and above."""
@@ -192,18 +192,18 @@ class Ledger:
 
     def _decide(self, waiter: _Waiter) -> None:
         """Refuse, or put in a queue, or reserve in the whole line."""
-        asked = waiter.asked
+        amount = waiter.amount
         for ledger in self._line:
-            if (limit := ledger._refuses(asked)) is not None:
-                waiter.tell(ledger._refusal(asked, limit))
+            if (limit := ledger._refuses(amount)) is not None:
+                waiter.tell(ledger._refusal(amount, limit))
                 return
         for ledger in self._line:
             if ledger._holds_up(waiter):
                 heappush(ledger._waiting, (waiter.ticket, waiter))
                 return
         for ledger in self._line:
-            ledger._reserved = _add(ledger._reserved, asked)
-        waiter.tell(Reservation(self, asked))
+            ledger._reserved = _add(ledger._reserved, amount)
+        waiter.tell(Reservation(self, amount))
 
     def _widen(self, more: _Amount) -> None:
         """Reserve for a call under way in the whole line, or refuse."""
@@ -214,10 +214,10 @@ class Ledger:
         for ledger in self._line:
             ledger._reserved = _add(ledger._reserved, more)
 
-    def _refuses(self, asked: _Amount) -> Limit | None:
+    def _refuses(self, amount: _Amount) -> Limit | None:
         """The bound for which a call is refused here; None where it fits, or may fit later."""
         used = _add(self._spent, self._reserved) if self._has_refused else self._spent
-        return _find_exceeded(self._most, used, asked)
+        return _find_exceeded(self._most, used, amount)
 
     def _holds_up(self, waiter: _Waiter) -> bool:
         """Tells whether a call has to wait here: it does not fit yet, or somebody else asked before."""
@@ -225,9 +225,9 @@ class Ledger:
             heappop(self._waiting)
         if self._waiting and self._waiting[0][0] < waiter.ticket:
             return True
-        return _find_exceeded(self._most, _add(self._spent, self._reserved), waiter.asked) is not None
+        return _find_exceeded(self._most, _add(self._spent, self._reserved), waiter.amount) is not None
 
-    def _refusal(self, asked: _Amount, limit: Limit) -> LimitError:
+    def _refusal(self, amount: _Amount, limit: Limit) -> LimitError:
         if not self._has_refused:
             self._has_refused = True
             self._serve()
@@ -236,9 +236,9 @@ class Ledger:
         if limit == "model_calls":
             message += f"{spent} made, and there is one more to make"
         else:
-            could_take = _format_amount(limit, getattr(_spending_of(asked), limit))
+            could_take = _format_amount(limit, getattr(_spending_of(amount), limit))
             message += f"{spent} spent, and the next call could take {could_take}"
-        needed = getattr(_spending_of(_add(_add(self._spent, self._reserved), asked)), limit)
+        needed = getattr(_spending_of(_add(_add(self._spent, self._reserved), amount)), limit)
         return LimitError(
             message, part=self.part, on_limit=self.on_limit, of=self.of, limit=limit, needed=needed, ledger=self
         )
@@ -271,11 +271,11 @@ class Ledger:
 class Reservation:
     """Room for one call: settled or released once; whatever comes after that changes nothing."""
 
-    __slots__ = ("_asked", "_is_open", "_ledger", "_payer")
+    __slots__ = ("_amount", "_is_open", "_ledger", "_payer")
 
-    def __init__(self, ledger: Ledger, asked: _Amount) -> None:
+    def __init__(self, ledger: Ledger, amount: _Amount) -> None:
         self._ledger = ledger
-        self._asked = asked
+        self._amount = amount
         self._is_open = True
         self._payer: Ledger | None = None
 
@@ -287,10 +287,10 @@ class Reservation:
     def widen(self, *, tokens: int, cost_usd: float | None, model_calls: int = 1) -> None:
         """Reserve so much in all for the call, of which it holds a part; `LimitError` where the rest does not fit."""
         whole = _amount_of_call(tokens, cost_usd)._replace(calls=model_calls)
-        more = _Amount(*(max(0, wanted - held) for wanted, held in zip(whole, self._asked, strict=True)))
+        more = _Amount(*(max(0, total - part) for total, part in zip(whole, self._amount, strict=True)))
         if self._is_open and more != _NOTHING:
             self._ledger._widen(more)  # pyright: ignore[reportPrivateUsage]
-            self._asked = _add(self._asked, more)
+            self._amount = _add(self._amount, more)
 
     def settle(self, usage: Spending) -> None:
         """The call is over, and this is what it took."""
@@ -300,8 +300,8 @@ class Reservation:
         """The call was sent, and what it took will not be known: it counts as the most that it could."""
         if self._is_open:
             payer = self._ledger if self._payer is None else self._payer
-            payer._note_unrecorded(self._asked)  # pyright: ignore[reportPrivateUsage]
-        self._end(self._asked)
+            payer._note_unrecorded(self._amount)  # pyright: ignore[reportPrivateUsage]
+        self._end(self._amount)
 
     def release(self) -> None:
         """The call was never paid."""
@@ -314,7 +314,7 @@ class Reservation:
         if self._payer is not None:  # First, so that what is freed is not given away in between.
             self._payer._enter(_NOTHING, paid)  # pyright: ignore[reportPrivateUsage]
             paid = _NOTHING
-        self._ledger._enter(self._asked, paid)  # pyright: ignore[reportPrivateUsage]
+        self._ledger._enter(self._amount, paid)  # pyright: ignore[reportPrivateUsage]
 
 
 def explain_unpriced(name: str) -> str:
@@ -352,7 +352,7 @@ class _Waiter:
 
     ticket: int
     ledger: Ledger
-    asked: _Amount
+    amount: _Amount
     answer: Reservation | LimitError | None = None
     has_left: bool = False
     """Nothing is to be decided any more."""
@@ -397,10 +397,10 @@ def _subtract(one: _Amount, other: _Amount) -> _Amount:
     return _Amount(one[0] - other[0], one[1] - other[1], one[2] - other[2], one[3] - other[3])
 
 
-def _find_exceeded(most: tuple[int | None, ...], used: _Amount, asked: _Amount) -> Limit | None:
+def _find_exceeded(most: tuple[int | None, ...], used: _Amount, amount: _Amount) -> Limit | None:
     """The first bound beyond which a call would lead; of one without a price it is unknown whether that is money's."""
-    for limit, bound, before, more in zip(_LIMITS, most, used, asked, strict=False):
-        if bound is not None and before + more > bound and not (asked.unpriced and limit == "cost_usd"):
+    for limit, bound, before, more in zip(_LIMITS, most, used, amount, strict=False):
+        if bound is not None and before + more > bound and not (amount.unpriced and limit == "cost_usd"):
             return limit
     return None
 

@@ -47,40 +47,40 @@ def drive(
     Cancel scopes and task groups in it belong to the task and are not touched. `closes`: one that catches its
     cancellation and waits for something all the same is closed after the grace.
     """
-    patience, told, given = inf, None, None
+    patience, cancellation, answer = inf, None, None
     try:
         while True:
             step: Any = steps.send
             try:
-                given = yield waits_for
-                if given is not None and _is_cancelled(getattr(given, "error", None)):
-                    told = given.error  # Trio sends what it has to raise.
+                answer = yield waits_for
+                if answer is not None and _is_cancelled(getattr(answer, "error", None)):
+                    cancellation = answer.error  # Trio sends what it has to raise.
             except GeneratorExit:  # The task itself is being closed.
                 context.run(steps.close)
                 raise
             except BaseException as error:
-                step, given = steps.throw, error
+                step, answer = steps.throw, error
                 if _is_cancelled(error):
-                    told = error
+                    cancellation = error
                     if closes and monotonic() >= patience and _has_closed(context, steps):
                         raise
                     patience = min(patience, monotonic() + GRACE) if closes else inf
             try:
-                waits_for = context.run(step, given)
+                waits_for = context.run(step, answer)
                 if patience < inf and anyio.current_effective_deadline() > -inf:
                     patience = inf  # It was a time limit of its own that was over.
             except StopIteration as stop:
-                if told is None or not is_being_cancelled():
+                if cancellation is None or not is_being_cancelled():
                     return stop.value
-                raise told from None
+                raise cancellation from None
             except BaseException as error:
-                if told is not None and error is not told and is_being_cancelled():
-                    raise told from None
+                if cancellation is not None and error is not cancellation and is_being_cancelled():
+                    raise cancellation from None
                 if isinstance(error, GeneratorExit):
                     raise ForeignExitError(describe_error(error)) from error
                 raise
     finally:
-        del told, given  # They hold this frame.
+        del cancellation, answer  # They hold this frame.
 
 
 def start_apart(work: Callable[[], Coroutine[Any, Any, None]]) -> object:

@@ -159,11 +159,11 @@ def _error_of_failed(what: str, node: str, message: str) -> RunError:
     )
 
 
-def read_or_raise(found: Any) -> Any:
+def read_or_raise(value: Any) -> Any:
     """The result of an evaluation or a routing as it is read; raises `RunError` where that failed."""
-    if isinstance(found, FailedEvaluation | FailedRouting):
-        raise found.error()
-    return found
+    if isinstance(value, FailedEvaluation | FailedRouting):
+        raise value.error()
+    return value
 
 
 class NodeResult(NamedTuple):
@@ -372,8 +372,8 @@ class Context:
     1
     """
 
-    __slots__ = ("_given",)
-    _given: dict[str, Any]
+    __slots__ = ("_values",)
+    _values: dict[str, Any]
 
     def __init__(
         self,
@@ -396,7 +396,7 @@ class Context:
     ) -> None:
         object.__setattr__(
             self,
-            "_given",
+            "_values",
             {
                 "result": result,
                 "shared_state": EMPTY if shared_state is None else shared_state,
@@ -419,77 +419,77 @@ class Context:
     @property
     def result(self) -> Any:
         """The result of the one live predecessor."""
-        return self._given["result"]
+        return self._values["result"]
 
     @property
     def has_result(self) -> bool:
         """Whether a predecessor produced something, be it None."""
-        return self._given["has_result"]
+        return self._values["has_result"]
 
     @property
     def shared_state(self) -> Mapping[str, Any]:
         """Declared key → value, folded over this node's ancestors."""
-        return self._given["shared_state"]
+        return self._values["shared_state"]
 
     @property
     def routing_result(self) -> RoutingResult | None:
         """The routing of the topologically last live ancestor that made one."""
-        return read_or_raise(self._given["routing_result"])
+        return read_or_raise(self._values["routing_result"])
 
     @property
     def evaluation_result(self) -> EvaluationResult | None:
         """The evaluation of the topologically last ancestor that made one; a `RunError` where that one failed."""
-        return read_or_raise(self._given["evaluation_result"])
+        return read_or_raise(self._values["evaluation_result"])
 
     @property
     def prev_outputs(self) -> Mapping[str, Any]:
         """Ancestor's name → output; ancestors that were skipped are absent."""
-        return self._given["prev_outputs"]
+        return self._values["prev_outputs"]
 
     @property
     def nodes(self) -> Mapping[str, NodeView]:
         """Ancestor's name → its view (output, result, status, error), skipped ones included."""
-        return self._given["nodes"]
+        return self._values["nodes"]
 
     @property
     def inputs(self) -> Mapping[str, Any]:
         """The run's inputs, defaults filled in."""
-        return self._given["inputs"]
+        return self._values["inputs"]
 
     @property
     def env(self) -> Mapping[str, str]:
         """The environment values that the project file allows, as they were at the run's start."""
-        return self._given["env"]
+        return self._values["env"]
 
     @property
     def messages(self) -> Sequence[Any]:
         """Chat messages that an agent continues from."""
-        return self._given["messages"]
+        return self._values["messages"]
 
     @property
     def current_node(self) -> str | None:
         """The node's path; None outside a run."""
-        return self._given["current_node"]
+        return self._values["current_node"]
 
     @property
     def error(self) -> str | None:
         """Message of the failure that this node handles (`on_error: {then}`), else None."""
-        return self._given["error"]
+        return self._values["error"]
 
     @property
     def run_id(self) -> str | None:
         """The run's id; None in a context made by hand."""
-        return self._given["run_id"]
+        return self._values["run_id"]
 
     @property
     def variables(self) -> Mapping[str, Any]:
         """Names that the surrounding container adds: `item`, `each`, `round`."""
-        return self._given["variables"]
+        return self._values["variables"]
 
     @property
     def runtime(self) -> Runtime:
         """What the engine gives nodes besides: for authors of kinds of nodes, not of functions."""
-        return self._given["runtime"]
+        return self._values["runtime"]
 
     @property
     def shared(self) -> Context:
@@ -511,7 +511,7 @@ class Context:
 
     def _carry(self, name: str) -> Any:
         """An attribute as another context takes it over; a result that failed is not read here."""
-        return self._given[name] if name in RESULTS else getattr(self, name)
+        return self._values[name] if name in RESULTS else getattr(self, name)
 
     def __setattr__(self, name: str, value: Any) -> NoReturn:
         raise AttributeError(f"a Context is read-only: return NodeResult(state=...) instead of setting {name!r}")

@@ -90,12 +90,12 @@ class FileKeeper:
         blobs: BlobStore | None,
         run_id: str,
         rules: FileRules,
-        known: Callable[[], Iterable[FileValue]] = tuple,
+        earlier_files: Callable[[], Iterable[FileValue]] = tuple,
     ) -> None:
         self.rules = rules
         self._blobs = blobs
         self._run_id = run_id
-        self._known = known
+        self._earlier_files = earlier_files
         self._sizes: dict[str, int] | None = None
         self._counting = Lock()
 
@@ -129,16 +129,16 @@ class FileKeeper:
     def keep(self, content: bytes, name: str = "") -> FileValue:
         """Store a content; the name is for people, and without one, or without an ending, gets that of its kind."""
         rules, media_type, size = self.rules, media_type_of(content), len(content)
-        shown = f"'{clean_name(name)}'" if name else "a file"
+        label = f"'{clean_name(name)}'" if name else "a file"
         if size > rules.max_file:
-            raise RefusedFileError(f"{shown} has {size:,} bytes, and `max_file` of [files] is {rules.max_file:,}")
+            raise RefusedFileError(f"{label} has {size:,} bytes, and `max_file` of [files] is {rules.max_file:,}")
         if not allows_media_type(rules.media_types, media_type):
             allowed = ", ".join(rules.media_types)
             raise RefusedFileError(
-                f"{shown} is {media_type} by its content, and `media_types` of [files] has {allowed}"
+                f"{label} is {media_type} by its content, and `media_types` of [files] has {allowed}"
             )
         blob = hash_of(content)
-        self._count(blob, size, shown)
+        self._count(blob, size, label)
         if self._blobs is not None:
             self._blobs.put_blob(self._run_id, content)
         called = clean_name(name) if name else "file"
@@ -152,15 +152,15 @@ class FileKeeper:
             return file.bound(self._blobs.read_blob)
         return self.keep(file.read_bytes(), file.name)
 
-    def _count(self, blob: str, size: int, shown: str) -> None:
+    def _count(self, blob: str, size: int, label: str) -> None:
         with self._counting:  # Files are taken in several threads.
             if self._sizes is None:
-                self._sizes = {file.blob: file.size for file in self._known()}
+                self._sizes = {file.blob: file.size for file in self._earlier_files()}
             if blob not in self._sizes:
                 total = sum(self._sizes.values()) + size
                 if total > self.rules.max_run:
                     raise RefusedFileError(
-                        f"with {shown} the files of the run have {total:,} bytes, and `max_run` of [files] is "
+                        f"with {label} the files of the run have {total:,} bytes, and `max_run` of [files] is "
                         f"{self.rules.max_run:,}"
                     )
                 self._sizes[blob] = size
@@ -227,14 +227,14 @@ def _form_of(kind: type[Any]) -> type[Any] | None:
     return dict if issubclass(kind, dict) else list if issubclass(kind, list | tuple) else None
 
 
-def _read(path: Path, shown: str, most: int, *, follow: bool = True) -> bytes:
+def _read(path: Path, label: str, most: int, *, follow: bool = True) -> bytes:
     """A regular file, read once; one that grows or changes meanwhile is refused."""
     try:
         with open_regular(path, follow=follow) as file:
             before = os.fstat(file.fileno())
             if before.st_size > most:
                 raise RefusedFileError(
-                    f"'{shown:.200}' has {before.st_size:,} bytes, and `max_file` of [files] is {most:,}"
+                    f"'{label:.200}' has {before.st_size:,} bytes, and `max_file` of [files] is {most:,}"
                 )
             content = file.read(most + 1)
             after = os.fstat(file.fileno())
@@ -242,7 +242,7 @@ def _read(path: Path, shown: str, most: int, *, follow: bool = True) -> bytes:
         if isinstance(error, RefusedFileError):
             raise
         reason = getattr(error, "strerror", None) or str(error)
-        raise RefusedFileError(f"cannot read '{shown:.200}': {reason}") from error
+        raise RefusedFileError(f"cannot read '{label:.200}': {reason}") from error
     if len(content) != before.st_size or (before.st_mtime_ns, before.st_size) != (after.st_mtime_ns, after.st_size):
-        raise RefusedFileError(f"'{shown:.200}' changed while it was read: try again once it is whole")
+        raise RefusedFileError(f"'{label:.200}' changed while it was read: try again once it is whole")
     return content

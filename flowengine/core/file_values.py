@@ -150,9 +150,9 @@ def clean_name(name: str) -> str:
     ('invoicegpj.exe', 'a.pdf', 'file')
     """
     last = name.replace("\\", "/").rstrip("/").rpartition("/")[2]
-    seen = "".join(each for each in last if unicodedata.category(each) not in _UNSEEN).strip()
-    seen = seen[:_LONGEST_NAME].strip()
-    return "file" if seen in ("", ".", "..") else seen
+    visible = "".join(each for each in last if unicodedata.category(each) not in _UNSEEN).strip()
+    visible = visible[:_LONGEST_NAME].strip()
+    return "file" if visible in ("", ".", "..") else visible
 
 
 def find_files(value: Any) -> Iterator[FileValue]:
@@ -160,18 +160,18 @@ def find_files(value: Any) -> Iterator[FileValue]:
     yield from _find_files(value, 0, {})
 
 
-def _find_files(value: Any, depth: int, seen: dict[int, Any]) -> Iterator[FileValue]:
-    """`seen`: the objects that were looked into, by their `id`: they may refer to each other."""
+def _find_files(value: Any, depth: int, visited: dict[int, Any]) -> Iterator[FileValue]:
+    """`visited`: the objects that were looked into, by their `id`: they may refer to each other."""
     if isinstance(value, FileValue):
         yield value
     elif depth > _DEEPEST or isinstance(value, str | bytes | int | float):
         return
     elif isinstance(value, Mapping):
         for each in cast("Mapping[Any, Any]", value).values():
-            yield from _find_files(each, depth + 1, seen)
+            yield from _find_files(each, depth + 1, visited)
     elif isinstance(value, list | tuple | set | frozenset):
         for each in cast("list[Any]", value):
-            yield from _find_files(each, depth + 1, seen)
-    elif hasattr(value, "__dict__") and id(value) not in seen:
-        seen[id(value)] = value
-        yield from _find_files(vars(value), depth + 1, seen)
+            yield from _find_files(each, depth + 1, visited)
+    elif hasattr(value, "__dict__") and id(value) not in visited:
+        visited[id(value)] = value
+        yield from _find_files(vars(value), depth + 1, visited)

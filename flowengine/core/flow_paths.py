@@ -49,37 +49,37 @@ def resolve_path(path: str | os.PathLike[str], root: Path, base: Path | None = N
     """
     try:
         top = root.resolve()
-        found = ((top if base is None else base) / path).resolve()
+        target = ((top if base is None else base) / path).resolve()
     except (OSError, ValueError, RuntimeError) as error:  # A NUL in it, or a circle of links.
         raise RefusedPathError(f"'{path!s:.100}' cannot be a path: {error}") from error
-    check_path(found, top, os.fspath(path))
-    return found
+    check_path(target, top, os.fspath(path))
+    return target
 
 
 def resolve_store(path: str | os.PathLike[str], root: Path) -> Path:
     """The file of a store; `RefusedPathError` where a flow may not have one made or written there."""
-    found = resolve_path(path, root)
-    if found.suffix.lower() not in _STORES:
+    store = resolve_path(path, root)
+    if store.suffix.lower() not in _STORES:
         raise RefusedPathError(f"the path '{path}' is no store's: it must end in {', '.join(_STORES)}")
-    return found
+    return store
 
 
-def check_path(found: Path, root: Path, shown: str) -> None:
-    """Refuse a path that a flow may not name. `found` and `root` have no links in them, `shown` is as it was named."""
-    if not found.is_relative_to(root):
-        raise RefusedPathError(f"the path '{shown}' leaves the project's root {root}")
-    for part in found.relative_to(root).parts:
+def check_path(target: Path, root: Path, label: str) -> None:
+    """Refuse a path that a flow may not name. `target` and `root` have no links in them, `label` is as it was named."""
+    if not target.is_relative_to(root):
+        raise RefusedPathError(f"the path '{label}' leaves the project's root {root}")
+    for part in target.relative_to(root).parts:
         if is_withheld(part):
             why = f"is hidden ('{part}')" if part.startswith(".") else f"is that of a key ('{part}')"
-            raise RefusedPathError(f"the path '{shown}' {why}: a flow may not name it")
+            raise RefusedPathError(f"the path '{label}' {why}: a flow may not name it")
     try:
-        mode = found.stat().st_mode
+        mode = target.stat().st_mode
     except (FileNotFoundError, NotADirectoryError, PermissionError):  # Told when it is opened.
         return
     except OSError as error:  # Too long a name.
-        raise RefusedPathError(f"'{shown:.100}' cannot be a path: {error.strerror}") from error
+        raise RefusedPathError(f"'{label:.100}' cannot be a path: {error.strerror}") from error
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-        raise RefusedPathError(f"the path '{shown}' is neither a file nor a folder: a flow may not name it")
+        raise RefusedPathError(f"the path '{label}' is neither a file nor a folder: a flow may not name it")
 
 
 def is_withheld(name: str) -> bool:

@@ -49,7 +49,7 @@ def find_misfits(schema: Mapping[str, Any], value: Any) -> list[Misfit]:
     try:
         kind: Any = validator_for(dict(schema), default=Draft202012Validator)
         kind.check_schema(dict(schema))
-        found = find_violations(bounded_validator(kind, schema), value, _MOST_READ)
+        violations = find_violations(bounded_validator(kind, schema), value, _MOST_READ)
     except SchemaError as error:
         return [Misfit("$", f"its schema is no JSON Schema: {error.message[:_LONGEST]}")]
     except Unresolvable as error:
@@ -60,11 +60,11 @@ def find_misfits(schema: Mapping[str, Any], value: Any) -> list[Misfit]:
         return [Misfit("$", "it is nested too deeply, or its schema refers to itself without end")]
     except Exception as error:  # The library fails in many ways over schemas that make no sense.
         return [Misfit("$", f"its schema cannot be used: {str(error)[:_LONGEST]}")]
-    if not found:
+    if not violations:
         return []
-    first: Any = cast(Any, exceptions).best_match(found)
-    told = dict.fromkeys(Misfit(*_tell(each)) for each in (first, *found))
-    return list(islice(told, _MOST_MISFITS))
+    first: Any = cast(Any, exceptions).best_match(violations)
+    misfits = dict.fromkeys(Misfit(*_tell(each)) for each in (first, *violations))
+    return list(islice(misfits, _MOST_MISFITS))
 
 
 def make_validator(schema: Mapping[str, Any]) -> Validator:

@@ -127,13 +127,13 @@ def to_json_fields(value: tuple[Any, ...], names: Sequence[str]) -> dict[str, An
 
 def _to_json_map(value: Mapping[Any, Any]) -> dict[str, Any]:
     """The map with texts as keys; one that is the same text as another has its type behind it."""
-    found: dict[str, Any] = {}
+    entries: dict[str, Any] = {}
     for key, each in value.items():
         name = _to_key(key)
-        while not isinstance(key, str) and (name in found or name in value):
+        while not isinstance(key, str) and (name in entries or name in value):
             name = f"{name} ({type(key).__name__})"
-        found[name] = to_json_value(each)
-    return found
+        entries[name] = to_json_value(each)
+    return entries
 
 
 def has_keys_alike(value: Any) -> bool:
@@ -153,8 +153,8 @@ def _to_key(key: Any) -> str:
 
 
 def _to_ordered_list(items: Set[Any]) -> list[Any]:
-    found = [to_json_value(each) for each in items]
-    return sorted(found, key=lambda each: json.dumps(each, sort_keys=True))
+    plain_items = [to_json_value(each) for each in items]
+    return sorted(plain_items, key=lambda each: json.dumps(each, sort_keys=True))
 
 
 def _to_json_sequence(value: Sequence[Any]) -> Any:
@@ -296,11 +296,11 @@ def _read_integer(text: str) -> int:
 
 def _refuse_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Of a name that stands twice, readers take one or the other."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    entries = dict(pairs)
+    if len(entries) < len(pairs):
         name = Counter(each for each, _ in pairs).most_common(1)[0][0]
         raise ValueError(f"{name!r:.80} stands twice in an object")
-    return found
+    return entries
 
 
 def dumps(value: Any, *, indent: int | None = None) -> str:

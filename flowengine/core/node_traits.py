@@ -38,10 +38,10 @@ class _KnownTraits(dict[str, NodeTraits]):
     def __missing__(self, kind: str) -> NodeTraits:
         point = find_packaged_kinds().get(kind)
         try:
-            found: object = None if point is None else load_entry_point(point, f"the node type '{kind}'")
+            node_type: object = None if point is None else load_entry_point(point, f"the node type '{kind}'")
         except DefinitionError:  # A run can be drawn whose kind can no longer be had; running it says what is wrong.
-            found = None
-        traits = getattr(found, "traits", None)
+            node_type = None
+        traits = getattr(node_type, "traits", None)
         return traits if isinstance(traits, NodeTraits) and traits.shape in SHAPES else self["function"]
 
 

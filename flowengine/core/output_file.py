@@ -123,16 +123,16 @@ def _lock(handle: int) -> bool:
 def _remove_left_behind(beside: Path) -> None:
     """Removes what writers of the same file left that are gone: what no process has locked."""
     begin = _PART.sub("", beside.name)
-    left: list[str] = []
+    leftovers: list[str] = []
     with suppress(OSError), os.scandir(beside.parent) as entries:
-        left = [
+        leftovers = [
             each.path
             for each in entries
             if each.name.startswith(begin)
             and _PART.fullmatch(each.name, len(begin))
             and each.is_file(follow_symlinks=False)
         ]
-    for path in left:
+    for path in leftovers:
         with suppress(OSError):
             handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
             try:

@@ -51,7 +51,7 @@ class RunScope:
         self.fence = fence
         """Asked before a node and before a model call begins; None where no other process can take the run."""
         self._make_files = make_files
-        self._held: dict[Hashable, Any] = {}
+        self._resources: dict[Hashable, Any] = {}
         self._closing: list[Callable[[], Awaitable[None]]] = []
         self._may_start = has_tasks
         self._tasks: TaskGroup | None = None
@@ -59,9 +59,9 @@ class RunScope:
 
     def once(self, key: Hashable, make: Callable[[], T]) -> T:
         """Returns the value stored under a key; the first caller creates it."""
-        if key not in self._held:
-            self._held[key] = make()
-        return cast(T, self._held[key])
+        if key not in self._resources:
+            self._resources[key] = make()
+        return cast(T, self._resources[key])
 
     @property
     def files(self) -> FileKeeper | None:

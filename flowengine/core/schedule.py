@@ -86,8 +86,8 @@ class Schedule:
         """The ticks after a moment and up to another, in order; of very many the newest."""
         # The library looks back from a moment, that not included.
         back = (each.timestamp() for each in self._simulate(until + 1, reverse=True))
-        found = islice(takewhile(lambda tick: tick > after, (each for each in back if each <= until)), _MOST)
-        return sorted(found)
+        ticks = islice(takewhile(lambda tick: tick > after, (each for each in back if each <= until)), _MOST)
+        return sorted(ticks)
 
     def _simulate(self, at: float, *, reverse: bool = False) -> CronSim:
         from cronsim import CronSim  # Few processes have schedules.
@@ -119,22 +119,23 @@ class TickDecision(NamedTuple):
     """Whether the run before it is to be cancelled first."""
 
 
-def decide_ticks(schedule: Schedule, known: ScheduleState | None, now: float, is_busy: bool) -> TickDecision:
-    """Decides which ticks are due. `known`: None for a new schedule, which has missed nothing; `is_busy`: whether the
-    last run is still running.
+def decide_ticks(schedule: Schedule, state_before: ScheduleState | None, now: float, is_busy: bool) -> TickDecision:
+    """Decides which ticks are due.
+
+    `state_before`: None for a new schedule, which has missed nothing; `is_busy`: whether the last run still runs.
     """
-    if known is None:
+    if state_before is None:
         return TickDecision(ScheduleState(now))
-    decided = now if known.decided > now + LATE else known.decided
+    decided = now if state_before.decided > now + LATE else state_before.decided
     due = schedule.ticks_between(min(decided, now), now)
     fresh = [each for each in due if now - each <= LATE]
     missed = [each for each in due if now - each > LATE]
-    told, caught = known.told, missed if schedule.catch_up is True else []
+    message, caught = state_before.told, missed if schedule.catch_up is True else []
     if schedule.catch_up == "last" and missed and not fresh:
         caught = missed[-1:]
-    if left := [each for each in missed if each not in caught]:
-        told = f"{schedule.run_id(left[-1])} was missed"
-    pending, start, cancels = [*known.pending, *caught], None, False
+    if gaps := [each for each in missed if each not in caught]:
+        message = f"{schedule.run_id(gaps[-1])} was missed"
+    pending, start, cancels = [*state_before.pending, *caught], None, False
     for tick in fresh:
         if not (is_busy or pending or start is not None):
             start = tick
@@ -143,12 +144,12 @@ def decide_ticks(schedule: Schedule, known: ScheduleState | None, now: float, is
         elif schedule.overlap == "cancel":
             start, cancels, pending = tick, is_busy, []
         else:
-            told = f"{schedule.run_id(tick)} was skipped: the run before it went on"
+            message = f"{schedule.run_id(tick)} was skipped: the run before it went on"
     if start is None and not is_busy and pending:
         start, *pending = pending
     if len(pending) > _MOST:
-        told = f"{schedule.run_id(pending[0])} was skipped: {_MOST} others wait"
-    state = ScheduleState(max(decided, now), tuple(pending[-_MOST:]), known.last_run, told)
+        message = f"{schedule.run_id(pending[0])} was skipped: {_MOST} others wait"
+    state = ScheduleState(max(decided, now), tuple(pending[-_MOST:]), state_before.last_run, message)
     return TickDecision(state if start is None else state._replace(last_run=schedule.run_id(start)), start, cancels)
 
 

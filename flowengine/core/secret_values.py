@@ -37,10 +37,10 @@ UNFINISHED_ESCAPE: Final = re.compile(
 """An escape at the end of a text that may go on."""
 
 
-def replace_escape(found: re.Match[str]) -> str:
+def replace_escape(match: re.Match[str]) -> str:
     """Returns the character of an escape sequence; empty if there is none."""
-    base = 10 if found["d"] else 16
-    code = int(next(each for each in found.groups() if each), base)
+    base = 10 if match["d"] else 16
+    code = int(next(each for each in match.groups() if each), base)
     return chr(code) if code < 0x11_0000 else ""
 
 
@@ -142,13 +142,13 @@ class Secrets:
         """Returns the positions of long values, in any encoding, in order and without overlaps."""
         letters = list(_split_letters(text))
         flat = "".join(each.letter for each in letters)
-        found = sorted(
+        spans = sorted(
             (letters[at].start, letters[at + len(form) - 1].end)
             for form in self.forms
             for at in _find_places(form, flat)
         )
         joined: list[tuple[int, int]] = []
-        for start, end in found:
+        for start, end in spans:
             if joined and start < joined[-1][1]:
                 joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
             else:
@@ -166,27 +166,27 @@ class HiddenStream:
 
     def __init__(self, secrets: Secrets) -> None:
         self._secrets = secrets
-        self._held = ""
+        self._buffer = ""
 
     def feed(self, piece: str) -> str:
         """Returns the text that is known to be clean so far."""
         if not self._secrets.forms:
             return piece
-        self._held += piece
+        self._buffer += piece
         at = self._find_clear_end()
-        clear, self._held = self._held[:at], self._held[at:]
+        clear, self._buffer = self._buffer[:at], self._buffer[at:]
         return self._secrets.hide(clear)
 
     def close(self) -> str:
         """The rest."""
-        rest, self._held = self._held, ""
+        rest, self._buffer = self._buffer, ""
         return self._secrets.hide(rest)
 
     def _find_clear_end(self) -> int:
         """Up to where no value can begin any more that is not whole."""
-        text = self._held
-        begun = UNFINISHED_ESCAPE.search(text)
-        at = len(text) if begun is None else begun.start()
+        text = self._buffer
+        escape = UNFINISHED_ESCAPE.search(text)
+        at = len(text) if escape is None else escape.start()
         flat = _flatten(text[:at])
         begun_letters = max((_count_begun(form, flat) for form in self._secrets.forms), default=0)
         if begun_letters:
@@ -224,11 +224,11 @@ def _flatten(text: str) -> str:
 def _split_letters(text: str) -> Iterator[_Letter]:
     """The letters of the flat text, with their places."""
     at = 0
-    for found in ESCAPE.finditer(text):
-        yield from _plain_letters(text, at, found.start())
-        for letter in replace_escape(found).translate(_FLAT):
-            yield _Letter(letter, *found.span())
-        at = found.end()
+    for match in ESCAPE.finditer(text):
+        yield from _plain_letters(text, at, match.start())
+        for letter in replace_escape(match).translate(_FLAT):
+            yield _Letter(letter, *match.span())
+        at = match.end()
     yield from _plain_letters(text, at, len(text))
 
 
@@ -246,16 +246,16 @@ def _find_last_letters(text: str, count: int) -> int:
     4
     """
     at = len(text)
-    for found in (*reversed([*ESCAPE.finditer(text)]), None):
-        before = 0 if found is None else found.end()
+    for match in (*reversed([*ESCAPE.finditer(text)]), None):
+        before = 0 if match is None else match.end()
         while at > before:
             at -= 1
             count -= len(text[at].translate(_FLAT))
             if not count:
                 return at
-        if found is not None:
-            at = found.start()
-            count -= len(replace_escape(found).translate(_FLAT))
+        if match is not None:
+            at = match.start()
+            count -= len(replace_escape(match).translate(_FLAT))
             if not count:
                 return at
     return 0

@@ -112,14 +112,14 @@ UNCHANGEABLE: Final[frozenset[type[Any]]] = frozenset(
 
 def frozen_list(items: Iterable[Any]) -> FrozenList:
     """The list of items that are frozen already."""
-    found = FrozenList(items)
-    return found if UNCHANGEABLE.issuperset(map(type, found)) else MixedList(found)
+    plain_list = FrozenList(items)
+    return plain_list if UNCHANGEABLE.issuperset(map(type, plain_list)) else MixedList(plain_list)
 
 
 def frozen_dict(entries: Mapping[Any, Any] | Iterable[tuple[Any, Any]]) -> FrozenDict:
     """The dict of entries that are frozen already."""
-    found = FrozenDict(entries)
-    return found if UNCHANGEABLE.issuperset(map(type, found.values())) else MixedDict(found)
+    plain_dict = FrozenDict(entries)
+    return plain_dict if UNCHANGEABLE.issuperset(map(type, plain_dict.values())) else MixedDict(plain_dict)
 
 
 def freeze(value: Any) -> Any:
@@ -226,12 +226,12 @@ def brief_repr(value: object, most: int) -> str:
     >>> brief_repr([1, {"a": "b"}], 60), brief_repr(list(range(10**6)), 9)
     ("[1, {'a': 'b'}]", '[0, 1, 2,…')
     """
-    found = ""
+    text = ""
     for piece in _repr_pieces(value, most):
-        found += piece
-        if len(found) > most:
-            return f"{found[:most]}…"
-    return found
+        text += piece
+        if len(text) > most:
+            return f"{text[:most]}…"
+    return text
 
 
 _LIST_REPR: Final[Any] = cast(Any, list).__repr__
@@ -240,14 +240,14 @@ _DICT_REPR: Final[Any] = cast(Any, dict).__repr__
 
 def _repr_pieces(value: Any, most: int) -> Iterator[str]:
     """Parts of a `repr`, from its beginning; the reader stops where it has enough."""
-    shown: Any = type(value).__repr__
-    if shown is _LIST_REPR:
+    method: Any = type(value).__repr__
+    if method is _LIST_REPR:
         yield "["
         for number, each in enumerate(value):
             yield ", " if number else ""
             yield from _repr_pieces(each, most)
         yield "]"
-    elif shown is _DICT_REPR:
+    elif method is _DICT_REPR:
         yield "{"
         for number, (key, each) in enumerate(value.items()):
             yield ", " if number else ""
@@ -255,7 +255,7 @@ def _repr_pieces(value: Any, most: int) -> Iterator[str]:
             yield ": "
             yield from _repr_pieces(each, most)
         yield "}"
-    elif shown is str.__repr__ or shown is bytes.__repr__:
+    elif method is str.__repr__ or method is bytes.__repr__:
         yield repr(value[: most + 1])
     else:
         try:
@@ -322,10 +322,10 @@ def find_label(answer: str, labels: Iterable[str], *, in_any_case: bool = False)
     >>> find_label("Cafe\u0301", ["tea", "Caf\u00e9"])
     'Café'
     """
-    known = list(labels)
-    if answer in known:
+    names = list(labels)
+    if answer in names:
         return answer
-    keys = {label_key(each, in_any_case=in_any_case): each for each in known}
+    keys = {label_key(each, in_any_case=in_any_case): each for each in names}
     return keys.get(label_key(answer, in_any_case=in_any_case))
 
 

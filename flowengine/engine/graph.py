@@ -42,15 +42,15 @@ def sort_topologically(declared: Sequence[str], edges: Iterable[tuple[str, str]]
         after[position[source]].append(position[target])
         waiting[position[target]] += 1
     ready = [number for number, count in enumerate(waiting) if not count]
-    found: list[str] = []
+    order: list[str] = []
     while ready:
         at = heapq.heappop(ready)
-        found.append(declared[at])
+        order.append(declared[at])
         for each in after[at]:
             waiting[each] -= 1
             if not waiting[each]:
                 heapq.heappush(ready, each)
-    return tuple(found) if len(found) == len(declared) else None
+    return tuple(order) if len(order) == len(declared) else None
 
 
 def find_cycles(declared: Sequence[str], edges: Iterable[tuple[str, str]], most: int = 10) -> list[list[str]]:
@@ -60,11 +60,11 @@ def find_cycles(declared: Sequence[str], edges: Iterable[tuple[str, str]], most:
     [['a', 'b', 'a']]
     """
     order = {name: position for position, name in enumerate(declared)}
-    left = dict.fromkeys(edges)
-    found: list[list[str]] = []
-    while len(found) < most:
+    remaining = dict.fromkeys(edges)
+    cycles: list[list[str]] = []
+    while len(cycles) < most:
         above: dict[str, list[str]] = {}
-        for source, target in left:
+        for source, target in remaining:
             above.setdefault(target, []).append(source)
         try:
             TopologicalSorter(above).prepare()
@@ -72,11 +72,11 @@ def find_cycles(declared: Sequence[str], edges: Iterable[tuple[str, str]], most:
             cycle: list[str] = error.args[1][:-1]
             first = min(range(len(cycle)), key=lambda at: order[cycle[at]])
             cycle = [*cycle[first:], *cycle[:first], cycle[first]]
-            found.append(cycle)
-            del left[cycle[-2], cycle[-1]]
+            cycles.append(cycle)
+            del remaining[cycle[-2], cycle[-1]]
         else:
             break
-    return found
+    return cycles
 
 
 # --- Ancestors of a node
@@ -105,26 +105,26 @@ class Ancestry:
         head = self._head
         line = head[ancestor]
         stack = [each for each in self._parents[node] if each >= ancestor]
-        seen: set[int] = set()
+        visited: set[int] = set()
         while stack:
             first = head[stack.pop()]
             if first == line:
                 return True  # Same line and not below the target's number: the target is on the way.
-            if first > ancestor and first not in seen:
-                seen.add(first)
+            if first > ancestor and first not in visited:
+                visited.add(first)
                 stack.extend(each for each in self._parents[first] if each >= ancestor)
         return False
 
     def of(self, node: int) -> Iterator[int]:
         """All ancestors of a node, ascending."""
-        seen: set[int] = set()
+        ancestors: set[int] = set()
         stack = list(self._parents[node])
         while stack:
             each = stack.pop()
-            if each not in seen:
-                seen.add(each)
+            if each not in ancestors:
+                ancestors.add(each)
                 stack.extend(self._parents[each])
-        return iter(sorted(seen))
+        return iter(sorted(ancestors))
 
 
 Join = Literal["some", "all", "always"]
@@ -229,18 +229,18 @@ class Graph:
         index = self.index
         labels: dict[tuple[int, int], set[str]] = {}
         for source, target, route in self.edges:
-            opened = labels.setdefault((index[source], index[target]), set())
+            edge_routes = labels.setdefault((index[source], index[target]), set())
             if route is not None:
-                opened.add(route)
+                edge_routes.add(route)
         children: list[list[int]] = [[] for _ in self.ids]
         parents: list[list[int]] = [[] for _ in self.ids]
         routes: dict[int, list[tuple[int, frozenset[str]]]] = {}
         gates: dict[int, list[tuple[int, frozenset[str]]]] = {}
-        for (source, target), opened in sorted(labels.items()):
+        for (source, target), edge_routes in sorted(labels.items()):
             parents[target].append(source)
-            if opened:
-                routes.setdefault(source, []).append((target, frozenset(opened)))
-                gates.setdefault(target, []).append((source, frozenset(opened)))
+            if edge_routes:
+                routes.setdefault(source, []).append((target, frozenset(edge_routes)))
+                gates.setdefault(target, []).append((source, frozenset(edge_routes)))
             else:
                 children[source].append(target)
         # Tuples of numbers: the garbage collector stops tracking them at its first visit.

@@ -122,7 +122,7 @@ def enter_level(
     inherited = outside.variables if store is None else EMPTY
     walk = Walk(
         body.graph,
-        outside.store.inside(outside.seen(number), before) if store is None else store,
+        outside.store.inside(outside.layer_before(number), before) if store is None else store,
         inputs=outside.inputs if inputs is None else inputs,
         env=outside.env,
         run_id=outside.run_id,
@@ -162,7 +162,7 @@ def store_of(context: Context) -> StateStore:
 def result_of_level(output: Any, contribution: Mapping[str, Any]) -> NodeResult:
     """A container's result: its output, and what its body wrote as its own write."""
     owned = {key: contribution[key] for key in ENGINE_OWNED if key in contribution}
-    kept = {name: contribution[key] for key in contribution if (name := kept_name(key)) is not None}
+    values = {name: contribution[key] for key in contribution if (name := kept_name(key)) is not None}
     state = {key: value for key, value in contribution.items() if key not in owned and kept_name(key) is None}
     routing, evaluation, prompt, generation = (owned.get(key) for key in ENGINE_OWNED)
     return NodeResult(
@@ -172,5 +172,5 @@ def result_of_level(output: Any, contribution: Mapping[str, Any]) -> NodeResult:
         evaluation=evaluation,
         prompt=prompt,
         generation=generation,
-        kept=kept or None,
+        kept=values or None,
     )

@@ -46,14 +46,14 @@ def _append(value: Any, contributions: Sequence[Any]) -> Any:
 
 def _union(value: Any, contributions: Sequence[Any]) -> Any:
     """As `append`, each item once, at its first place. Items need not be hashable."""
-    kept: list[Any] = []
-    known: set[Any] = set()
+    values: list[Any] = []
+    marks: set[Any] = set()
     for each in _append(value, contributions):
         mark = _comparison_key(each)
-        if mark not in known:
-            known.add(mark)
-            kept.append(each)
-    return frozen_list(kept)
+        if mark not in marks:
+            marks.add(mark)
+            values.append(each)
+    return frozen_list(values)
 
 
 def _comparison_key(value: Any) -> Any:

@@ -50,7 +50,7 @@ class Parked:
     """Path → what parked there."""
     _listens: bool = False
     _looked: float = 0.0
-    _answered: set[str] = field(default_factory=set[str])
+    _nodes_with_answers: set[str] = field(default_factory=set[str])
     """Nodes whose answer is journaled, and that could not be entered again yet."""
 
     async def add(self, path: str, level: Entrance, number: int) -> None:
@@ -76,20 +76,20 @@ class Parked:
 
     async def take_in(self) -> None:
         """Journal the answers that have come, and enter again what waits for them."""
-        found = self.mailbox.collect(self.journal.read)
+        replies = self.mailbox.collect(self.journal.read)
         self._looked = perf_counter()
-        if found:
-            await self._record(found)
+        if replies:
+            await self._record(replies)
         self._go_on()
 
-    async def _record(self, found: Mapping[str, Any]) -> None:
-        answered = [(node_of_question(path, record), record) for path, record in found.items()]
-        for node, record in answered:
+    async def _record(self, replies: Mapping[str, Any]) -> None:
+        entries = [(node_of_question(path, record), record) for path, record in replies.items()]
+        for node, record in entries:
             self.journal.append(NodeRecorded(node, self.clock(), record))
         waiting = self.journal.commit(False)
         if waiting is not None:
             await waiting
-        self._answered.update(node for node, _ in answered)
+        self._nodes_with_answers.update(node for node, _ in entries)
 
     async def _listen(self) -> None:
         while True:
@@ -102,7 +102,7 @@ class Parked:
                 return
 
     def _go_on(self) -> None:
-        for node in sorted(self._answered):
+        for node in sorted(self._nodes_with_answers):
             path = next(
                 (each for each in self.nodes if node == each or node.startswith((f"{each}.", f"{each}["))), None
             )
@@ -111,5 +111,5 @@ class Parked:
             level, number = self.nodes[path]
             self.history.renew(self.journal.read(), path)
             if level.enter_again(number):
-                self._answered.discard(node)
+                self._nodes_with_answers.discard(node)
                 self.nodes.pop(path, None)

@@ -108,8 +108,8 @@ class Attempts:
     def forget_rounds(self, loop: str, first: int) -> None:
         """Discards what a loop recorded of a round and of those after it."""
         if loop in self._records:
-            kept = [each for each in self._records[loop] if type(each) is not RoundEnded or each.number < first]
-            self._records[loop] = kept
+            remaining = [each for each in self._records[loop] if type(each) is not RoundEnded or each.number < first]
+            self._records[loop] = remaining
 
     def finish(self, node: str) -> None:
         self._records.pop(node, None)
@@ -125,8 +125,8 @@ class Attempts:
         for node in _inside(container, self._asking):
             self._asking.discard(node)
             records = self.of(node)
-            answered = {each.name for each in records if type(each) is Answered}
-            self._keep(node, [each for each in records if type(each) not in _QUESTIONS or each.name in answered])
+            answer_names = {each.name for each in records if type(each) is Answered}
+            self._keep(node, [each for each in records if type(each) not in _QUESTIONS or each.name in answer_names])
 
 
 def _inside(container: str, nodes: Iterable[str]) -> list[str]:
@@ -144,13 +144,15 @@ def _select_sound(records: Sequence[Any], error: ErrorInfo) -> list[Any]:
     is_unfit = bool(calls) and (error.type in _OF_AN_ANSWER or calls[-1].finish_reason == "content_filter")
     unfit = calls[-1] if is_unfit else None
     is_refused = error.type == "CallRefusedError"
-    answered = {each.name for each in records if type(each) is Answered and not (is_refused and each.choice != ACCEPT)}
+    answer_names = {
+        each.name for each in records if type(each) is Answered and not (is_refused and each.choice != ACCEPT)
+    }
     return [
         each
         for each in records
         if type(each) not in (Retry, RoundEnded, MapStopped)
         and each is not unfit
-        and not (type(each) in _QUESTIONS and each.name not in answered)
+        and not (type(each) in _QUESTIONS and each.name not in answer_names)
     ]
 
 
@@ -165,9 +167,9 @@ def _select_deeds(records: Sequence[Any]) -> list[Any]:
     accepted = {each.name: each for each in records if type(each) is Answered and each.choice == ACCEPT}
     consents: set[str] = set()
     for each in records:
-        if type(each) is ApprovalRequested and each.tool and (answered := accepted.get(each.name)) is not None:
-            given = each.arguments if answered.form is None else answered.form
-            consents.update([each.name] if tool_key(each.tool, given or {}) in done else ())
+        if type(each) is ApprovalRequested and each.tool and (answer := accepted.get(each.name)) is not None:
+            arguments = each.arguments if answer.form is None else answer.form
+            consents.update([each.name] if tool_key(each.tool, arguments or {}) in done else ())
     return [each for each in records if _is_external_effect(each) or _is_about(each, consents)]
 
 
@@ -287,9 +289,9 @@ class History:
         """A container that had ended is entered again, and with it those round it; later rounds begin anew."""
         for container in (path, *enclosing_containers(path)):
             self._done.discard(container)
-        for found in _ROUND.finditer(path):
-            loop, number = path[: found.start()], int(found[1])
-            later = {int(each[1]) for prefix in self._levels if (each := _ROUND.match(prefix, found.start()))}
+        for match in _ROUND.finditer(path):
+            loop, number = path[: match.start()], int(match[1])
+            later = {int(each[1]) for prefix in self._levels if (each := _ROUND.match(prefix, match.start()))}
             self._forget_levels(tuple(f"{loop}.round[{each}]." for each in later if each > number))
             self.attempts.forget_rounds(loop, number)
 
@@ -318,9 +320,9 @@ class RestoredPast(NamedTuple):
 
     settled: Mapping[int, Settling]
     """Node → the event that settled it for good: successes, handled failures, conditions that were false."""
-    told: frozenset[tuple[int, SkipCause]]
+    skips: frozenset[tuple[int, SkipCause]]
     """Skips that are journaled since the run was last resumed."""
-    begun: Collection[int] = ()
+    unfinished: Collection[int] = ()
     """Nodes that began and did not settle for good."""
     stale: Collection[int] = ()
     """Nodes that had begun before something that is before them in the graph began anew; they are not settled."""
@@ -334,49 +336,51 @@ def past_of(graph: Graph, events: Iterable[Event], prefix: str = TOP) -> Restore
     if not events:
         return _NOTHING
     index, skip = graph.index, len(prefix)
-    known: dict[int, Settling] = {}
-    begun: dict[int, int] = {}
-    told: set[tuple[int, SkipCause]] = set()
+    last_events: dict[int, Settling] = {}
+    starts: dict[int, int] = {}
+    skips: set[tuple[int, SkipCause]] = set()
     has_resumed = False
     for at, event in enumerate(events):
         match event:
             case NodeStarted(node=node):
                 if node[skip:] in index:
-                    known.pop(index[node[skip:]], None)
-                    begun[index[node[skip:]]] = at
+                    last_events.pop(index[node[skip:]], None)
+                    starts[index[node[skip:]]] = at
             case NodeFinished(node=node) | NodeFailed(node=node):
                 if node[skip:] in index:
-                    known[index[node[skip:]]] = event
+                    last_events[index[node[skip:]]] = event
             case NodeSkipped(node=node, cause=cause):
                 if node[skip:] in index:
                     number = index[node[skip:]]
-                    told.add((number, cause))
-                    if cause == "condition_false" or number not in known:  # Called off is not undone.
-                        known[number] = event
+                    skips.add((number, cause))
+                    if cause == "condition_false" or number not in last_events:  # Called off is not undone.
+                        last_events[number] = event
             case RunResumed(repeats=repeats):
                 has_resumed = True
-                told.clear()
+                skips.clear()
                 for path in repeats:
                     entered = _ID.match(path, skip) if path.startswith(prefix) else None
-                    known.pop(index.get(entered[0], -1) if entered is not None else -1, None)
+                    last_events.pop(index.get(entered[0], -1) if entered is not None else -1, None)
             case _:
                 pass
-    stale = _find_overtaken(graph, begun) if has_resumed else frozenset[int]()
-    settled = {number: event for number, event in known.items() if number not in stale and _stays(graph, number, event)}
-    return RestoredPast(settled, frozenset(told), (begun.keys() | known.keys()) - settled.keys(), stale)
+    stale = _find_overtaken(graph, starts) if has_resumed else frozenset[int]()
+    settled = {
+        number: event for number, event in last_events.items() if number not in stale and _stays(graph, number, event)
+    }
+    return RestoredPast(settled, frozenset(skips), (starts.keys() | last_events.keys()) - settled.keys(), stale)
 
 
-def _find_overtaken(graph: Graph, begun: Mapping[int, int]) -> frozenset[int]:
-    """The nodes that began before a node began anew that comes before them in the graph. `begun`: when, by node."""
+def _find_overtaken(graph: Graph, starts: Mapping[int, int]) -> frozenset[int]:
+    """The nodes that began before a node began anew that comes before them in the graph. `starts`: when, by node."""
     latest = [-1] * len(graph)
-    found: list[int] = []
+    numbers: list[int] = []
     for number, parents in enumerate(graph.parents):
         before = max((latest[each] for each in parents), default=-1)
-        own = begun.get(number, -1)
+        own = starts.get(number, -1)
         if -1 < own < before:
-            found.append(number)
+            numbers.append(number)
         latest[number] = max(before, own)
-    return frozenset(found)
+    return frozenset(numbers)
 
 
 def answer_to(graph: Graph, number: int, path: str, error: ErrorInfo) -> OnError:

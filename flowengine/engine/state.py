@@ -88,7 +88,7 @@ class Layer:
 
 
 _NOTHING: Final[Mapping[str, Any]] = {}
-_Found = tuple[float, Any] | None
+_Entry = tuple[float, Any] | None
 
 
 class KeyRules:
@@ -117,41 +117,43 @@ class StateStore:
     5
     """
 
-    def __init__(self, keys: Mapping[str, StateKey] | KeyRules, kept: Mapping[str, Any] = EMPTY) -> None:
-        """`kept`: what the run begins with of what nodes keep for one another (`NodeResult.kept`)."""
+    def __init__(self, keys: Mapping[str, StateKey] | KeyRules, initial: Mapping[str, Any] = EMPTY) -> None:
+        """`initial`: what the run begins with of what nodes keep for one another (`NodeResult.kept`)."""
         rules = keys if isinstance(keys, KeyRules) else KeyRules(keys)
         self.keys, self._defaults, self.folding = rules.keys, rules.defaults, rules.folding
         self._checked, self._guarded = rules.checked, rules.guarded
-        self._kept: Mapping[str, Any] = {_KEPT + name: freeze(value) for name, value in kept.items()} if kept else {}
+        self._initial: Mapping[str, Any] = (
+            {_KEPT + name: freeze(value) for name, value in initial.items()} if initial else {}
+        )
         self._outside: tuple[StateStore, Layer] | None = None
         self._begin()
 
     def _begin(self) -> None:
         self.root = Layer(-1, _NOTHING)
         self._newest: dict[str, Layer] = {}
-        self._written: set[str] = set()
+        self._written_keys: set[str] = set()
 
-    def inside(self, seen: Layer, before: Mapping[str, Any] = _NOTHING) -> StateStore:
+    def inside(self, base: Layer, before: Mapping[str, Any] = _NOTHING) -> StateStore:
         """The store of a level inside a node that saw a layer of this one.
 
         `before`: what levels wrote that come before it inside the same node (a loop's earlier rounds). It is seen
         inside, and is no part of what the level contributes.
         """
         if before:
-            between = self.inside(seen)
+            between = self.inside(base)
             return between.inside(between.write(0, between.root, before))
         store = StateStore.__new__(StateStore)
         store.keys, store.folding = self.keys, self.folding
         store._checked, store._guarded = self._checked, self._guarded
-        store._defaults = _Outside(self, seen)
-        store._kept = _KeptOutside(self, seen)
-        store._outside = self, seen
+        store._defaults = _Outside(self, base)
+        store._initial = _KeptOutside(self, base)
+        store._outside = self, base
         store._begin()
         return store
 
     # --- writing
 
-    def admit(self, number: float, seen: Layer, writes: Mapping[str, Any]) -> dict[str, Any]:
+    def admit(self, number: float, base: Layer, writes: Mapping[str, Any]) -> dict[str, Any]:
         """The writes, frozen and allowed: declared keys, fitting types, no conflict.
 
         Raises `StateError`, or `StateConflictError` with the numbers of both writers in `args`.
@@ -163,29 +165,29 @@ class StateStore:
                 raise StateError(f"shared state has no key '{key}'{did_you_mean(key, self.keys)}")
             if key in self._checked:
                 check_contribution(key, self._checked[key], value)
-            if key in newest and key in self._guarded and not (key in seen.writes and seen is newest[key]):
-                self._check_order(number, seen, key)
+            if key in newest and key in self._guarded and not (key in base.writes and base is newest[key]):
+                self._check_order(number, base, key)
             admitted[key] = freeze(value)
         return admitted
 
-    def check_kept(self, number: float, seen: Layer, names: Iterable[str]) -> None:
+    def check_kept(self, number: float, base: Layer, names: Iterable[str]) -> None:
         """Raise a `StateConflictError`, as `admit` does, where a node without an order has kept data of a typed context
         that this one keeps as well."""
         for name in names:
             if name.startswith(IN_ORDER) and _KEPT + name in self._newest:
-                self._check_order(number, seen, _KEPT + name)
+                self._check_order(number, base, _KEPT + name)
 
-    def _check_order(self, number: float, seen: Layer, key: str) -> None:
-        last, found = self._newest[key], self._find(seen, key)
-        if found is None or found[0] != last.number:
+    def _check_order(self, number: float, base: Layer, key: str) -> None:
+        last, entry = self._newest[key], self._find(base, key)
+        if entry is None or entry[0] != last.number:
             raise Conflict(key, last.number, number)
 
-    def write(self, number: float, seen: Layer, writes: Mapping[str, Any]) -> Layer:
+    def write(self, number: float, base: Layer, writes: Mapping[str, Any]) -> Layer:
         """The layer of a node that wrote (writes are admitted already)."""
-        layer = Layer(number, writes, seen)
+        layer = Layer(number, writes, base)
         for key in writes:
             self._newest[key] = layer
-        self._written.update(writes)
+        self._written_keys.update(writes)
         return layer
 
     def meet(self, number: int, layers: Sequence[Layer]) -> Layer:
@@ -202,54 +204,54 @@ class StateStore:
 
     def get(self, layer: Layer, key: str) -> Any:
         """The value of a declared key as seen from a layer; `KeyError` for an undeclared one."""
-        if key not in self._written:
+        if key not in self._written_keys:
             return self._defaults[key]
         if key in self.folding:
             return self._fold(layer, key)
         if key in layer.writes:
             return layer.writes[key]
-        found = self._find(layer, key)
-        return self._defaults.get(key) if found is None else found[1]
+        entry = self._find(layer, key)
+        return self._defaults.get(key) if entry is None else entry[1]
 
     def owned(self, layer: Layer, key: str) -> Any:
         """The value of an engine-owned key, or None where no ancestor set it."""
-        found = self._find(layer, key) if key in self._written else None
-        if found is not None:
-            return found[1]
+        entry = self._find(layer, key) if key in self._written_keys else None
+        if entry is not None:
+            return entry[1]
         return None if self._outside is None else self._outside[0].owned(self._outside[1], key)
 
     def kept(self, layer: Layer, name: str) -> Any:
         """Returns the values that the writers above a layer keep under a name; raises `KeyError` if there are none."""
         key = _KEPT + name
-        if key in self._written:
-            found = (0, self._fold(layer, key)) if key in self.folding else self._find(layer, key)
-            if found is not None and (found[1] or key not in self.folding):
-                return found[1]
-        return self._kept[key]
+        if key in self._written_keys:
+            entry = (0, self._fold(layer, key)) if key in self.folding else self._find(layer, key)
+            if entry is not None and (entry[1] or key not in self.folding):
+                return entry[1]
+        return self._initial[key]
 
     def contributions(self, layer: Layer, name: str) -> Iterator[tuple[float, Any]]:
         """Yields what each writer above a layer keeps under a name that is added up: its number, and its own part."""
         key = _KEPT + name
-        if key in self._written:
+        if key in self._written_keys:
             yield from ((each.number, each.writes[key]) for each in self._writers(layer, key))
 
     def may_keep(self, name: str) -> bool:
         """Tells whether anybody at all keeps something under a name, above whatever layer."""
         key = _KEPT + name
-        return key in self._written or key in self._kept
+        return key in self._written_keys or key in self._initial
 
     def kept_names(self) -> Iterator[str]:
         """Every name that somebody keeps something under."""
-        written = (each for each in self._written if each.startswith(_KEPT) and each not in self._kept)
-        return (each.removeprefix(_KEPT) for each in sorted([*self._kept, *written]))
+        names = (each for each in self._written_keys if each.startswith(_KEPT) and each not in self._initial)
+        return (each.removeprefix(_KEPT) for each in sorted([*self._initial, *names]))
 
     def has(self, layer: Layer, key: str) -> bool:
         """Tells whether an engine-owned key was set by an ancestor."""
-        if key in self._written and self._find(layer, key) is not None:
+        if key in self._written_keys and self._find(layer, key) is not None:
             return True
         return self._outside is not None and self._outside[0].has(self._outside[1], key)
 
-    def _find(self, layer: Layer, key: str) -> _Found:
+    def _find(self, layer: Layer, key: str) -> _Entry:
         """The topologically last write above a layer, itself included: (writer, value)."""
         if key in layer.writes:
             return layer.number, layer.writes[key]
@@ -258,8 +260,8 @@ class StateStore:
         stack = [layer]
         while stack:
             at = stack[-1]
-            known = _recall(at, key)
-            if known is None:
+            memo = _recall(at, key)
+            if memo is None:
                 above = _layers_above(at)
                 unknown = [each for each in above if _recall(each, key) is None]
                 if unknown:
@@ -267,7 +269,7 @@ class StateStore:
                     continue
                 _remember(at, key, _latest(above, key))
             stack.pop()
-        return cast(_Found, cast(tuple[Any], _recall(layer, key))[0])
+        return cast(_Entry, cast(tuple[Any], _recall(layer, key))[0])
 
     def _fold(self, layer: Layer, key: str) -> Any:
         """The contributions above a layer, folded in topological order.
@@ -290,31 +292,31 @@ class StateStore:
         return value
 
     def _gather(self, layer: Layer, key: str) -> Any:
-        start = self._defaults[key] if key in self._defaults else self._kept.get(key)
+        start = self._defaults[key] if key in self._defaults else self._initial.get(key)
         return self.folding[key](start, [each.writes[key] for each in self._writers(layer, key)])
 
     def _writers(self, layer: Layer, key: str) -> list[Layer]:
         """All layers above that wrote a key, itself included, in topological order."""
-        seen = {layer}
+        visited = {layer}
         stack = [layer]
-        found: list[Layer] = []
+        writers: list[Layer] = []
         while stack:
             at = stack.pop()
             if key in at.writes:
-                found.append(at)
+                writers.append(at)
             for above in _layers_above(at):
-                if above not in seen:
-                    seen.add(above)
+                if above not in visited:
+                    visited.add(above)
                     stack.append(above)
-        found.sort(key=_number)
-        return found
+        writers.sort(key=_number)
+        return writers
 
     # --- what a level adds up to
 
     def contribution(self, layer: Layer) -> dict[str, Any]:
         """Returns the writes above a layer as one write: a level's contribution to its container."""
         total: dict[str, Any] = {}
-        for key in sorted(self._written):
+        for key in sorted(self._written_keys):
             writers = self._writers(layer, key)
             if writers:
                 values = [each.writes[key] for each in writers]
@@ -415,7 +417,7 @@ def _layers_above(layer: Layer) -> tuple[Layer, ...]:
     return layer.up if isinstance(layer.up, tuple) else (layer.up,)
 
 
-def _recall(layer: Layer, key: str) -> tuple[_Found] | None:
+def _recall(layer: Layer, key: str) -> tuple[_Entry] | None:
     """Looks up a cached value of a key at a layer; wrapped, so that "known to be unset" differs from unknown."""
     if key in layer.writes:
         return ((layer.number, layer.writes[key]),)
@@ -430,10 +432,10 @@ def _remember(layer: Layer, key: str, value: Any) -> None:
     layer.memo[key] = value
 
 
-def _latest(layers: Iterable[Layer], key: str) -> _Found:
-    latest: _Found = None
+def _latest(layers: Iterable[Layer], key: str) -> _Entry:
+    latest: _Entry = None
     for layer in layers:
-        found = cast(tuple[_Found], _recall(layer, key))[0]
-        if found is not None and (latest is None or found[0] > latest[0]):
-            latest = found
+        entry = cast(tuple[_Entry], _recall(layer, key))[0]
+        if entry is not None and (latest is None or entry[0] > latest[0]):
+            latest = entry
     return latest

@@ -88,7 +88,7 @@ class NodeRuntime(NamedTuple):
 
     @property
     def kept(self) -> Mapping[str, Any]:
-        return KeptView(self.walk.store, self.walk.seen(self.number), copy_mutable)
+        return KeptView(self.walk.store, self.walk.layer_before(self.number), copy_mutable)
 
     @property
     def scope(self) -> RunScope | None:
@@ -184,12 +184,12 @@ class NodeContext(_WalkContext):
 
     @property
     def _layer(self) -> Layer:
-        return self._walk.seen(self._number)
+        return self._walk.layer_before(self._number)
 
     @property
     def shared_state(self) -> Mapping[str, Any]:
         walk, number, *_ = self._place  # As above, and with fewer calls: most nodes read it.
-        return StateView(walk.store, walk.seen(number), self._give)
+        return StateView(walk.store, walk.layer_before(number), self._give)
 
     @property
     def result(self) -> Any:
@@ -254,7 +254,7 @@ _AFTER_ALL: Final = -1
 """In the place of a node's number: all nodes are seen."""
 
 
-class _Seen(Mapping[str, V]):
+class _AncestorMap(Mapping[str, V]):
     """The nodes that a node sees, those round its level first."""
 
     __slots__ = ("_give", "_number", "_walk")
@@ -281,8 +281,8 @@ class _Seen(Mapping[str, V]):
         walk = self._walk
         if walk.outer is not None:
             yield from type(self)(*walk.outer, self._give)
-        seen = range(len(walk.graph)) if self._number == _AFTER_ALL else walk.graph.ancestry.of(self._number)
-        yield from (walk.graph.ids[each] for each in seen if self._has(each))
+        numbers = range(len(walk.graph)) if self._number == _AFTER_ALL else walk.graph.ancestry.of(self._number)
+        yield from (walk.graph.ids[each] for each in numbers if self._has(each))
 
     def _has(self, number: int) -> bool:
         return True
@@ -294,7 +294,7 @@ class _Seen(Mapping[str, V]):
         return repr(dict(self))
 
 
-class _Outputs(_Seen[Any]):
+class _Outputs(_AncestorMap[Any]):
     """Ancestor → output, for the ancestors that succeeded."""
 
     __slots__ = ()
@@ -310,7 +310,7 @@ class _Outputs(_Seen[Any]):
         return self._walk.result_of(number) is not None
 
 
-class _Nodes(_Seen[NodeView]):
+class _Nodes(_AncestorMap[NodeView]):
     """Ancestor → its view, for every ancestor whatever became of it."""
 
     __slots__ = ()

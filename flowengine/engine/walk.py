@@ -113,14 +113,14 @@ class Walk:
         "_gates",
         "_halted",
         "_id_readers",
-        "_left",
+        "_layers_after",
+        "_layers_before",
         "_parents",
         "_passing",
         "_patched",
         "_results",
         "_routed",
         "_routes",
-        "_seen",
         "_statuses",
         "_stopped",
         "_unsettled",
@@ -192,9 +192,9 @@ class Walk:
         self._passing: ResultPropagation | None = None
         self._statuses = bytearray(size)
         self._waiting = list(graph.degrees)
-        self._seen: list[Layer] = [store.root] * size
+        self._layers_before: list[Layer] = [store.root] * size
         """The state that a node sees; a fresh node's is known once it is decided."""
-        self._left: list[Layer] = [store.root] * size
+        self._layers_after: list[Layer] = [store.root] * size
         """The state that a node leaves behind."""
         self._results: list[NodeResult | None] = [None] * size
         self._routes: dict[int, str | None] = {}
@@ -213,9 +213,9 @@ class Walk:
         for number in graph.roots:
             self._statuses[number] = READY
         self.ready = deque(graph.roots)
-        if past.settled or past.told or past.begun or past.stale:
+        if past.settled or past.skips or past.unfinished or past.stale:
             self._restore(past.settled)
-            self.decided = [each for each in self.decided if each not in past.told]
+            self.decided = [each for each in self.decided if each not in past.skips]
             self._forget(past)
 
     @property
@@ -238,8 +238,10 @@ class Walk:
         if number in self._patched:  # It parked meanwhile.
             return
         self._patched.add(number)
-        seen, before = self._seen[number], number - 0.5
-        self._seen[number] = self.store.write(before, seen, self.store.admit(before, seen, self.patches[number]))
+        base, before = self._layers_before[number], number - 0.5
+        self._layers_before[number] = self.store.write(
+            before, base, self.store.admit(before, base, self.patches[number])
+        )
 
     def stop(self) -> None:
         """Nothing starts any more, not even `join: always`."""
@@ -303,12 +305,12 @@ class Walk:
         if state or kept:
             try:
                 if kept:
-                    self.store.check_kept(number, self._seen[number], kept)
+                    self.store.check_kept(number, self._layers_before[number], kept)
                 if state:
-                    state = self.store.admit(number, self._seen[number], state)
+                    state = self.store.admit(number, self._layers_before[number], state)
             except Conflict as conflict:
                 self._conflicts.append(conflict)
-                raise self._named(conflict) from None
+                raise self._name_conflict(conflict) from None
         if number in self._id_readers:
             given = OF_THIS_RUN
         if type(output) not in UNCHANGEABLE:
@@ -334,11 +336,11 @@ class Walk:
         elif type(event) is NodeSkipped:
             number = self._number(event.node)
             self._causes[number] = event.cause
-            self._left[number] = self._seen[number]
+            self._layers_after[number] = self._layers_before[number]
             self._settle(number, SKIPPED)
         elif type(event) is NodeCancelled:
             number = self._number(event.node)
-            self._left[number] = self._seen[number]
+            self._layers_after[number] = self._layers_before[number]
             self._settle(number, CANCELLED)
 
     def finish(self, number: int, result: NodeResult) -> None:
@@ -352,19 +354,19 @@ class Walk:
             state = {**(state or EMPTY), **{key: value for key, value in owned if value is not None}}
         if kept:
             state = {**(state or EMPTY), **{kept_key(name): value for name, value in kept.items()}}
-        seen = self._seen[number]
-        self._left[number] = self.store.write(number, seen, state) if state else seen
+        base = self._layers_before[number]
+        self._layers_after[number] = self.store.write(number, base, state) if state else base
         self._settle(number, SUCCEEDED)
 
     def _fail(self, number: int, error: ErrorInfo) -> None:
         self._errors[number] = error
-        on_error, seen = self.answer_to(number, error), self._seen[number]
-        self._left[number] = seen
+        on_error, base = self.answer_to(number, error), self._layers_before[number]
+        self._layers_after[number] = base
         vertex, failed = self.graph.vertices[number], (error.node or self.path_of(number), error.message)
         if vertex.evaluates or vertex.chooses:  # The nearest one decides, and not one before it (rule 8).
             judged = {EVALUATION: FailedEvaluation(*failed)} if vertex.evaluates else {}
-            chosen = {ROUTING: FailedRouting(*failed)} if vertex.chooses else {}
-            self._left[number] = self.store.write(number, seen, {**judged, **chosen})
+            route_failure = {ROUTING: FailedRouting(*failed)} if vertex.chooses else {}
+            self._layers_after[number] = self.store.write(number, base, {**judged, **route_failure})
         if on_error == "fail":
             self._halt()
             self._settle(number, FAILED)
@@ -386,9 +388,9 @@ class Walk:
         self._halted = True
         for level in self.inside:
             level.stop()
-        held = list(self.ready)
+        numbers = list(self.ready)
         self.ready.clear()
-        for number in held:
+        for number in numbers:
             if self.graph.vertices[number].join == "always":
                 self.ready.append(number)
             else:
@@ -403,13 +405,13 @@ class Walk:
             number = stack.pop()
             self._unsettled -= 1
             for child in children[number]:
-                waiting[child] = left = waiting[child] - 1
-                if not left:
+                waiting[child] = remaining = waiting[child] - 1
+                if not remaining:
                     self._decide(child, stack)
             if number in routed:
                 for child, _ in routed[number]:
-                    waiting[child] = left = waiting[child] - 1
-                    if not left:
+                    waiting[child] = remaining = waiting[child] - 1
+                    if not remaining:
                         self._decide(child, stack)
 
     def _decide(self, number: int, settled: list[int]) -> None:
@@ -418,7 +420,7 @@ class Walk:
         statuses = self._statuses
         if len(parents) == 1:
             parent = parents[0]
-            self._seen[number] = self._left[parent]
+            self._layers_before[number] = self._layers_after[parent]
             if statuses[parent] == SUCCEEDED and not self._halted:
                 # One parent has but one gate, and whatever the join is: it is met.
                 gate = self._gates.get(number)
@@ -428,8 +430,8 @@ class Walk:
                         self.ready.append(number)
                     return
         else:
-            left = self._left
-            self._seen[number] = self.store.meet(number, [left[parent] for parent in parents])
+            layers = self._layers_after
+            self._layers_before[number] = self.store.meet(number, [layers[parent] for parent in parents])
         all_succeeded = {statuses[parent] for parent in parents} == {SUCCEEDED}
         # Then every join is met.
         is_free = all_succeeded and number not in self._gates and not self._halted
@@ -451,14 +453,14 @@ class Walk:
         statuses = self._statuses
         parents = self._parents[number]
         gate = self.graph.gates.get(number)
-        opened: list[int] = []
+        open_parents: list[int] = []
         if gate is not None:
-            opened = [parent for parent, labels in gate if self._routes.get(parent) in labels]
-            if not opened:
+            open_parents = [parent for parent, labels in gate if self._routes.get(parent) in labels]
+            if not open_parents:
                 return self._closed([parent for parent, _ in gate])
         if join == "always":
             return None
-        live = sum(statuses[p] == SUCCEEDED or (statuses[p] == HANDLED and p in opened) for p in parents)
+        live = sum(statuses[p] == SUCCEEDED or (statuses[p] == HANDLED and p in open_parents) for p in parents)
         if any(statuses[p] in _FAILING for p in parents):
             return "upstream_failed"
         if parents and not (live == len(parents) if join == "all" else live):
@@ -476,10 +478,10 @@ class Walk:
         """Why a node that was decided may run or was skipped, by what had become of the nodes before it."""
         statuses, gates = self._statuses, dict(self.graph.gates.get(number, ()))
         parents = sorted(self._parents[number], key=lambda each: statuses[each] == SUCCEEDED and each not in gates)
-        told = {self.graph.ids[each]: self._fate(each, gates.get(each)) for each in parents[:_MAX_TOLD]}
+        fates = {self.graph.ids[each]: self._fate(each, gates.get(each)) for each in parents[:_MAX_TOLD]}
         answer = self._causes.get(number, "run")
         rule = self.graph.vertices[number].join
-        return Decided("join", answer, rule=rule, parents=told, more=max(0, len(parents) - _MAX_TOLD))
+        return Decided("join", answer, rule=rule, parents=fates, more=max(0, len(parents) - _MAX_TOLD))
 
     def _fate(self, number: int, labels: frozenset[str] | None) -> str:
         """What became of a node, as one that follows it is told; `labels` of it lead there."""
@@ -491,13 +493,13 @@ class Walk:
         if labels is None or status != SUCCEEDED:
             return STATUS[status]
         route = self._routes.get(number)
-        opened = "which leads here" if route in labels else f"not {' or '.join(sorted(labels))}"
-        return f"took {route}, {opened}" if route is not None else f"took no route, {opened}"
+        destination = "which leads here" if route in labels else f"not {' or '.join(sorted(labels))}"
+        return f"took {route}, {destination}" if route is not None else f"took no route, {destination}"
 
     def _skip(self, number: int, cause: SkipCause, status: int) -> None:
         self._statuses[number] = status
         self._causes[number] = cause
-        self._left[number] = self._seen[number]
+        self._layers_after[number] = self._layers_before[number]
         self.decided.append((number, cause))
 
     def _restore(self, settled: Mapping[int, Event]) -> None:
@@ -516,7 +518,7 @@ class Walk:
 
     def _forget(self, past: RestoredPast) -> None:
         """What is behind a node that runs again begins anew: nothing inside it counts as done."""
-        behind = [each for each in (*past.settled, *past.begun) if self._statuses[each] == PENDING]
+        behind = [each for each in (*past.settled, *past.unfinished) if self._statuses[each] == PENDING]
         for number in {*behind, *past.stale}:
             self.history.forget(self.path_of(number))
 
@@ -529,8 +531,8 @@ class Walk:
                 return self._errors[parent].message
         return None
 
-    def seen(self, number: int) -> Layer:
-        return self._seen[number]
+    def layer_before(self, number: int) -> Layer:
+        return self._layers_before[number]
 
     def has_read_id(self, number: int) -> bool:
         """Whether a node, or anything inside it, has read the run's id."""
@@ -572,7 +574,7 @@ class Walk:
         error = self._errors[number]
         if self._conflicts and error.type == StateConflictError.__name__:
             conflict = self._first_conflict()
-            number, error = conflict.numbers[1], error._replace(message=str(self._named(conflict)))
+            number, error = conflict.numbers[1], error._replace(message=str(self._name_conflict(conflict)))
         return error.node or self.path_of(number), error
 
     def _first_conflict(self) -> Conflict:
@@ -585,10 +587,10 @@ class Walk:
 
     def final(self) -> Layer:
         """Where the states that all nodes left behind meet."""
-        left = [self._left[number] for number in self.graph.leaves]
-        return left[0] if len(left) == 1 else self.store.meet(len(self.graph), left)
+        layers = [self._layers_after[number] for number in self.graph.leaves]
+        return layers[0] if len(layers) == 1 else self.store.meet(len(self.graph), layers)
 
-    def _named(self, conflict: Conflict) -> StateConflictError:
+    def _name_conflict(self, conflict: Conflict) -> StateConflictError:
         first, second = (self.graph.ids[number] for number in conflict.numbers)
         name = kept_name(conflict.key)
         context = None if name is None else name.removeprefix(IN_ORDER)

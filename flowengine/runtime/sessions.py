@@ -134,7 +134,7 @@ def _save(
         if "forked" in started.settings:  # What it shares with the run that it is forked from may be there already.
             new = _leave_out_shared(walk, node, now.get("conversation", ()))
             if started.settings["forked"] in saved:
-                seen = walk.seen(walk.graph.index[node])
+                seen = walk.layer_before(walk.graph.index[node])
                 begun = _data_of(KeptView(walk.store, seen, copy_mutable), contexts)
         for name, value in kept.items():
             if name not in begun or begun[name] != value:

@@ -25,8 +25,8 @@ class _Letters(dict[int, int]):
 
     def __missing__(self, code: int) -> int:
         digit = unicodedata.decimal(chr(code), None)
-        self[code] = meant = code if digit is None else 0x30 + digit
-        return meant
+        self[code] = letter = code if digit is None else 0x30 + digit
+        return letter
 
 
 _FOLDED: Final = _Letters(_FULL_WIDTH | _DASHES)
@@ -77,16 +77,16 @@ def fold_text(text: str) -> Folded:
     letters: list[str] = []
     places: list[tuple[int, int]] = []
     at = 0
-    for found in _LEFT_OUT.finditer(text):
-        meant = "" if found["unseen"] else replace_escape(found)
-        if found["unseen"] is None and not (meant.isascii() and meant.isprintable()):
+    for match in _LEFT_OUT.finditer(text):
+        letter = "" if match["unseen"] else replace_escape(match)
+        if match["unseen"] is None and not (letter.isascii() and letter.isprintable()):
             continue
-        letters += text[at : found.start()]
-        places += ((place, place + 1) for place in range(at, found.start()))
-        if meant:
-            letters.append(meant)
-            places.append(found.span())
-        at = found.end()
+        letters += text[at : match.start()]
+        places += ((place, place + 1) for place in range(at, match.start()))
+        if letter:
+            letters.append(letter)
+            places.append(match.span())
+        at = match.end()
     letters += text[at:]
     places += ((place, place + 1) for place in range(at, len(text)))
     return Folded(fold("".join(letters)), places)

@@ -58,10 +58,10 @@ class PresidioRecognizer:
         with self._lock:
             if self._analyzer is None:
                 self._analyzer = _engine()
-        found = self._analyzer.analyze(
+        results = self._analyzer.analyze(
             text=text, language=self._language, entities=self._entities, score_threshold=self._threshold
         )
-        for each in found:
+        for each in results:
             yield FoundSpan(each.start, each.end, re.sub("[^A-Z0-9_]", "_", str(each.entity_type).upper()))
 
 
@@ -177,8 +177,8 @@ class Masker:
         read = fold_text(text)
         if not read.text or (self.is_built_in and not MAY_HOLD.search(read.text)):
             return []
-        found = _drop_overlaps(span for each in self.recognizers for span in each.find(read.text))
-        return [FoundSpan(read.start(each.start), read.end(each.end), each.kind) for each in found]
+        spans = _drop_overlaps(span for each in self.recognizers for span in each.find(read.text))
+        return [FoundSpan(read.start(each.start), read.end(each.end), each.kind) for each in spans]
 
     def value(self, value: Any) -> Any:
         """A JSON value with all its texts masked, keys included; what is none passes as it is.
@@ -215,20 +215,20 @@ class Masker:
 
     def _token(self, kind: str, value: str) -> str:
         """Of the value as it is folded: an address in full-width letters is the same address."""
-        said = f"{kind}\0{fold_text(value).text}".encode("utf-8", "replace")
-        digest = hashlib.blake2s(said, key=self._key, digest_size=4).hexdigest()
+        message = f"{kind}\0{fold_text(value).text}".encode("utf-8", "replace")
+        digest = hashlib.blake2s(message, key=self._key, digest_size=4).hexdigest()
         return f"<{kind}:{digest.translate(_LETTERS)}>"
 
 
-def _drop_overlaps(found: Iterable[FoundSpan]) -> list[FoundSpan]:
+def _drop_overlaps(spans: Iterable[FoundSpan]) -> list[FoundSpan]:
     """The spans that no earlier found one overlaps, in the text's order."""
-    taken: list[FoundSpan] = []
-    for span in found:
-        place = bisect(taken, span)
-        before, after = taken[max(place - 1, 0) : place], taken[place : place + 1]
+    free_spans: list[FoundSpan] = []
+    for span in spans:
+        place = bisect(free_spans, span)
+        before, after = free_spans[max(place - 1, 0) : place], free_spans[place : place + 1]
         if all(each.end <= span.start for each in before) and all(span.end <= each.start for each in after):
-            taken.insert(place, span)
-    return taken
+            free_spans.insert(place, span)
+    return free_spans
 
 
 # --- Texts that come in pieces
@@ -268,50 +268,50 @@ class MaskedStream:
     def __init__(self, masker: Masker) -> None:
         self._masker = masker
         self._cuts = _CUT if masker.is_built_in else _CUT_LINES
-        self._held = ""
+        self._buffer = ""
         self._looked = 0
         """Up to here there is no place to cut."""
 
     def feed(self, piece: str) -> str:
         """Returns the masked text that is complete so far; often empty."""
-        self._held += piece
+        self._buffer += piece
         at = self._place(piece)
-        clear = self._held[:at]
+        clear = self._buffer[:at]
         if at:
-            self._held = self._held[at:]
-        self._looked = len(self._held)
+            self._buffer = self._buffer[at:]
+        self._looked = len(self._buffer)
         return self._masker.mask(clear)
 
     def close(self) -> str:
         """The rest, masked. What is fed from now on is another text."""
-        rest, self._held, self._looked = self._held, "", 0
+        rest, self._buffer, self._looked = self._buffer, "", 0
         return self._masker.mask(rest)
 
     def _place(self, piece: str) -> int:
         """The last place to cut, 0 where there is none. It can only be in the piece that came last."""
-        if _UNCUT.fullmatch(piece) and len(self._held) <= HELD and not any(map(self._held.__contains__, _ESCAPING)):
+        if _UNCUT.fullmatch(piece) and len(self._buffer) <= HELD and not any(map(self._buffer.__contains__, _ESCAPING)):
             return 0
-        read = fold_text(self._held)
+        read = fold_text(self._buffer)
         whole = [*_find_keys(read.text), *_find_quoted(read.text)]
-        places = [found.end() for found in self._cuts.finditer(read.text) if read.end(found.end()) > self._looked]
+        places = [match.end() for match in self._cuts.finditer(read.text) if read.end(match.end()) > self._looked]
         for place in reversed(places):
             if all(place <= start or end <= place for start, end in whole):
                 return read.end(place)
-        return len(self._held) if len(self._held) > HELD else 0
+        return len(self._buffer) if len(self._buffer) > HELD else 0
 
 
 def _find_quoted(text: str) -> Iterator[tuple[int, int]]:
     """Finds the quoted part of an address, which may contain spaces or be incomplete."""
-    for found in _QUOTED.finditer(text):
-        yield found.start(), found.end() + (found.end() == len(text))
+    for match in _QUOTED.finditer(text):
+        yield match.start(), match.end() + (match.end() == len(text))
 
 
 def _find_keys(text: str) -> Iterator[tuple[int, int]]:
     """Finds private keys; an incomplete one has no end yet."""
     start = 0
-    while begun := PRIVATE_KEY_BEGINS.search(text, start):
-        found = PRIVATE_KEY.regex.match(text, begun.start())
-        assert found is not None  # It begins as that pattern does.
-        is_open = "-----END" not in found[0] and len(text) - begun.start() <= 2 * MAX_PRIVATE_KEY
-        yield begun.start(), len(text) + 1 if is_open else found.end()
-        start = found.end()
+    while beginning := PRIVATE_KEY_BEGINS.search(text, start):
+        match = PRIVATE_KEY.regex.match(text, beginning.start())
+        assert match is not None  # It begins as that pattern does.
+        is_open = "-----END" not in match[0] and len(text) - beginning.start() <= 2 * MAX_PRIVATE_KEY
+        yield beginning.start(), len(text) + 1 if is_open else match.end()
+        start = match.end()

@@ -65,18 +65,18 @@ class Pattern:
         group: int | str = "value" if "value" in self.regex.groupindex else 0
         start = 0
         mark: re.Match[str] | None = None
-        while found := self.regex.search(text, start):
-            start = found.start() + 1  # One that stands up may begin inside what does not.
-            if self.mark is not None and (mark is None or mark.start() < found.start()):
-                mark = self.mark.search(text, found.start())
+        while match := self.regex.search(text, start):
+            start = match.start() + 1  # One that stands up may begin inside what does not.
+            if self.mark is not None and (mark is None or mark.start() < match.start()):
+                mark = self.mark.search(text, match.start())
                 if mark is None:
                     return
-                if mark.end() > found.end():
+                if mark.end() > match.end():
                     start = max(start, mark.end() - _LONGEST)
-            is_marked = mark is None or mark.end() <= found.end()
-            if is_marked and found.end() > found.start() and (self.check is None or self.check(found)):
-                yield FoundSpan(*found.span(group), self.kind)
-                start = found.end()
+            is_marked = mark is None or mark.end() <= match.end()
+            if is_marked and match.end() > match.start() and (self.check is None or self.check(match)):
+                yield FoundSpan(*match.span(group), self.kind)
+                start = match.end()
 
 
 # --- Mail addresses
@@ -90,9 +90,9 @@ _DOMAIN: Final = (
 )
 
 
-def _is_no_clone(found: re.Match[str]) -> bool:
+def _is_no_clone(match: re.Match[str]) -> bool:
     """None of the names under which servers give out code."""
-    return not found[0].startswith(("git@", "hg@", "svn@"))
+    return not match[0].startswith(("git@", "hg@", "svn@"))
 
 
 MAIL: Final = (
@@ -103,17 +103,17 @@ MAIL: Final = (
 # --- Phone numbers
 
 
-def _digits(found: re.Match[str]) -> str:
-    return re.sub("[^0-9]", "", found[0])
+def _digits(match: re.Match[str]) -> str:
+    return re.sub("[^0-9]", "", match[0])
 
 
-def _is_japanese(found: re.Match[str]) -> bool:
-    digits = _digits(found)
+def _is_japanese(match: re.Match[str]) -> bool:
+    digits = _digits(match)
     return len(digits) == (11 if re.match("0[2-9]0|0800", digits) and not digits.startswith("0570") else 10)
 
 
-def _is_international(found: re.Match[str]) -> bool:
-    return 8 <= len(_digits(found)) <= 15
+def _is_international(match: re.Match[str]) -> bool:
+    return 8 <= len(_digits(match)) <= 15
 
 
 _BEFORE: Final = r"(?:(?<![0-9A-Za-z])|(?<=[Tt][Ee][Ll])|(?<=[Ff][Aa][Xx]))(?<![0-9][-./])"
@@ -165,8 +165,8 @@ _BRANDS: Final = re.compile(
 )
 
 
-def _is_card(found: re.Match[str]) -> bool:
-    digits = _digits(found)
+def _is_card(match: re.Match[str]) -> bool:
+    digits = _digits(match)
     return _BRANDS.fullmatch(digits) is not None and passes_luhn(digits)
 
 
@@ -187,8 +187,8 @@ _NO_MORE: Final = "(?![0-9A-Za-z]|-[0-9])"
 _CUT: Final = r"(?:[ -]|[ -]?\r?\n[ \t]{0,8})"
 
 
-def _is_cut_card(found: re.Match[str]) -> bool:
-    return found[0].count("\n") == 1 and _is_card(found)
+def _is_cut_card(match: re.Match[str]) -> bool:
+    return match[0].count("\n") == 1 and _is_card(match)
 
 
 CARD: Final = (
@@ -211,9 +211,9 @@ CARD: Final = (
 # --- Bank accounts
 
 
-def _is_iban(found: re.Match[str]) -> bool:
+def _is_iban(match: re.Match[str]) -> bool:
     """By its check digits (ISO 13616-1, ISO/IEC 7064 MOD 97-10)."""
-    text = re.sub("[ -]", "", found[0])
+    text = re.sub("[ -]", "", match[0])
     return 15 <= len(text) <= 34 and int("".join(str(int(each, 36)) for each in f"{text[4:]}{text[:4]}")) % 97 == 1
 
 
@@ -239,15 +239,15 @@ _NOWHERE: Final = re.compile(r"127\.|0\.0\.0\.0")
 """This machine, whichever it is."""
 
 
-def _is_address(found: re.Match[str]) -> bool:
+def _is_address(match: re.Match[str]) -> bool:
     """None that every machine has, and no version."""
-    before = found.start()
-    return not (_NOWHERE.match(found[0]) or _VERSION.search(found.string, max(0, before - 12), before))
+    before = match.start()
+    return not (_NOWHERE.match(match[0]) or _VERSION.search(match.string, max(0, before - 12), before))
 
 
-def _is_ipv6(found: re.Match[str]) -> bool:
+def _is_ipv6(match: re.Match[str]) -> bool:
     """A real one, and none that a slice (`[1::2]`) or a name (`a::b`) could be."""
-    text = found[0]
+    text = match[0]
     try:
         IPv6Address(text)
     except AddressValueError:
@@ -289,9 +289,9 @@ _PREFIXED: Final = (
 )
 
 
-def _looks_random(found: re.Match[str]) -> bool:
+def _looks_random(match: re.Match[str]) -> bool:
     """Words with hyphens have no digits and no capitals inside."""
-    return _is_mixed(found[0].partition("-")[2] or found[0])
+    return _is_mixed(match[0].partition("-")[2] or match[0])
 
 
 _MIXED: Final = re.compile("[0-9]|[a-z][A-Z]")
@@ -309,19 +309,19 @@ _NAMED: Final = re.compile(
 )
 
 
-def _is_mixed_value(found: re.Match[str]) -> bool:
-    return _is_mixed(found["value"])
+def _is_mixed_value(match: re.Match[str]) -> bool:
+    return _is_mixed(match["value"])
 
 
-def _is_of_aws(found: re.Match[str]) -> bool:
+def _is_of_aws(match: re.Match[str]) -> bool:
     """Forty letters at random: no digest, no path, no words that are written together."""
-    counts = [len(re.findall(kind, found[0])) for kind in ("[A-Z]", "[a-z]", "[0-9]", "/")]
+    counts = [len(re.findall(kind, match[0])) for kind in ("[A-Z]", "[a-z]", "[0-9]", "/")]
     return min(counts[:2]) >= 5 and counts[2] >= 2 and counts[3] <= 4
 
 
-def _is_named_secret(found: re.Match[str]) -> bool:
-    value = found["value"]
-    if found["word"]:
+def _is_named_secret(match: re.Match[str]) -> bool:
+    value = match["value"]
+    if match["word"]:
         return _is_mixed(value)
     return _is_mixed(value) and re.search("[A-Za-z]", value) is not None and len(value) >= 12
 

@@ -33,22 +33,22 @@ def parameters_of(url: str, name: str) -> dict[str, Any]:
     {'user': 'ann', 'dbname': 'runs', 'host': 'db'}
     """
     try:
-        found = conninfo_to_dict(url)
+        parameters = conninfo_to_dict(url)
     except psycopg.Error:
-        found = None
-    if found is None or "@" in str(found.get("host", "")):
+        parameters = None
+    if parameters is None or "@" in str(parameters.get("host", "")):
         raise StoreUnavailableError(
             f"the URL of {name} cannot be read: write postgresql://user:password@host:5432/database, "
             "with %40 for a @ in the password, %2F for a / and so on"
         ) from None
-    return {name: value for name, value in found.items() if value is not None}
+    return {name: value for name, value in parameters.items() if value is not None}
 
 
-def explain_refusal(said: str, schema: str) -> str:
+def explain_refusal(message: str, schema: str) -> str:
     """Explains what a store with tables in a schema cannot do, by PostgreSQL's error.
 
     >>> explain_refusal('FATAL: database "runs" does not exist', "flowengine")
     'is not there; create the database and the user first'
     """
-    found = next((reason for sign, reason in _REASONS if sign in said), "cannot be used")
-    return found.format(schema=schema)
+    reason_text = next((reason for sign, reason in _REASONS if sign in message), "cannot be used")
+    return reason_text.format(schema=schema)

@@ -57,19 +57,19 @@ class Missing:
     nodes.widen.output is not there (node 'widen' was skipped); give it a default: | default(...)
     """
 
-    __slots__ = ("_known", "_name", "excused", "path", "reason")
+    __slots__ = ("_name", "_names", "excused", "path", "reason")
 
-    def __init__(self, path: str, reason: str = "", known: Iterable[object] = (), *, excused: bool = False) -> None:
+    def __init__(self, path: str, reason: str = "", names: Iterable[object] = (), *, excused: bool = False) -> None:
         self.path = path
         self.reason = reason
         self.excused = excused
-        self._known = known
+        self._names = names
         self._name = path.rpartition(".")[2]
 
     def step(self, key: str | int) -> Missing:
         """The same absence, one step further: reading a field of what is not there."""
         tail = f".{key}" if isinstance(key, str) else f"[{key}]"
-        further = Missing((self.path + tail)[:_LONGEST_PATH], self.reason, self._known, excused=self.excused)
+        further = Missing((self.path + tail)[:_LONGEST_PATH], self.reason, self._names, excused=self.excused)
         further._name = self._name
         return further
 
@@ -81,8 +81,8 @@ class Missing:
 
     def _nearest(self) -> str:
         """The nearest name beside the one that is not there; long names would take long to compare."""
-        known = [name for name in islice(self._known, _NAMES_COMPARED) if type(name) is str]
-        return did_you_mean(self._name[:_LONGEST_NAME], [name for name in known if len(name) <= _LONGEST_NAME])
+        names = [name for name in islice(self._names, _NAMES_COMPARED) if type(name) is str]
+        return did_you_mean(self._name[:_LONGEST_NAME], [name for name in names if len(name) <= _LONGEST_NAME])
 
     def __bool__(self) -> bool:
         return False
@@ -179,7 +179,7 @@ def _object(names: tuple[str, ...], read: Callable[[Any, str], Any]) -> Shape:
     public = {name: at for at, name in enumerate(names) if not name.startswith("_")}
 
     def step(value: Any, name: str, path: str) -> Any:
-        return read(value, name) if name in public else Missing(path, known=public)
+        return read(value, name) if name in public else Missing(path, names=public)
 
     return Shape("object", public, read, step)
 
@@ -208,9 +208,9 @@ def read_attribute(value: Any, name: str, path: str) -> Any:
 
 def _read_view(read: Callable[[NodeView, str, str], Any], view: NodeView, name: str, path: str) -> Any:
     """A node that did not succeed has no output, whatever left it empty."""
-    found = read(view, name, path)
-    if found is not None or name not in ("output", "result") or view.status == "succeeded":
-        return found
+    value = read(view, name, path)
+    if value is not None or name not in ("output", "result") or view.status == "succeeded":
+        return value
     return Missing(path, _ends(view.status), excused=True)
 
 
@@ -227,8 +227,8 @@ def read_entry(value: Mapping[Any, Any], key: Any, path: str) -> Any:
 
 
 def _read_stored(value: Mapping[Any, Any], key: Any, path: str) -> Any:
-    found = _get(value, key, _ABSENT)
-    return Missing(path, known=value) if found is _ABSENT else found
+    entry = _get(value, key, _ABSENT)
+    return Missing(path, names=value) if entry is _ABSENT else entry
 
 
 def _read_computed(value: Mapping[Any, Any], key: Any, path: str) -> Any:

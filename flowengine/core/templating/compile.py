@@ -260,7 +260,7 @@ def compile_expression(source: str) -> Template:
 class Predicate(Protocol):
     """A compiled expression that decides."""
 
-    def __call__(self, scope: Scope, seen: dict[str, str] | None = None, /) -> bool: ...
+    def __call__(self, scope: Scope, readings: dict[str, str] | None = None, /) -> bool: ...
 
 
 @lru_cache(maxsize=_CACHED)
@@ -268,8 +268,8 @@ def compile_predicate(source: str) -> Predicate:
     """An expression that must give true or false; what the run did not make counts as false. What it reads is put into
     the second argument, where that is a dict: path → the value, as JSON that may be cut.
 
-    >>> seen = {}
-    >>> compile_predicate("inputs.n > 3 and inputs.x")({"inputs": {"n": 2, "x": True}}, seen), seen
+    >>> readings = {}
+    >>> compile_predicate("inputs.n > 3 and inputs.x")({"inputs": {"n": 2, "x": True}}, readings), readings
     (False, {'inputs.n': '2'})
     >>> compile_predicate("inputs.flag")({"inputs": {"flag": "false"}})
     Traceback (most recent call last):
@@ -278,9 +278,9 @@ def compile_predicate(source: str) -> Predicate:
     """
     evaluate = ExpressionCompiler(Bindings(), bare=True).boolean(_expression_tree(source))
 
-    def decide(scope: Scope, seen: dict[str, str] | None = None, /) -> bool:
+    def decide(scope: Scope, readings: dict[str, str] | None = None, /) -> bool:
         try:
-            return evaluate(Frame(scope, seen))
+            return evaluate(Frame(scope, readings))
         except RecursionError as error:
             raise _too_deep() from error
 
@@ -299,12 +299,12 @@ def _compile_value(tree: nodes.Expr, evaluate: Closure, present: bool) -> Templa
     @_guard
     def value(scope: Scope) -> Any:
         frame = Frame(scope)
-        found = evaluate(frame)
-        if present and type(found) is Missing:
-            raise found.error()
+        result = evaluate(frame)
+        if present and type(result) is Missing:
+            raise result.error()
         if not is_whole:
-            _check_present(frame, found, set())
-        return found
+            _check_present(frame, result, set())
+        return result
 
     return value
 
@@ -347,17 +347,17 @@ def _too_deep() -> TemplateError:
     return TemplateError("the template or a value in it is nested too deep")
 
 
-def _check_present(meter: Meter, value: Any, seen: set[int]) -> None:
+def _check_present(meter: Meter, value: Any, visited: set[int]) -> None:
     """A list that a template made must not carry a missing value into the run."""
-    if type(value) not in (list, tuple, dict) or id(value) in seen:
+    if type(value) not in (list, tuple, dict) or id(value) in visited:
         return
-    seen.add(id(value))
+    visited.add(id(value))
     meter.spend(len(value))
     parts = cast("Iterable[Any]", value.values() if type(value) is dict else value)
     for each in parts:
         if type(each) is Missing:
             raise each.error()
-        _check_present(meter, each, seen)
+        _check_present(meter, each, visited)
 
 
 def _data(tree: nodes.Template) -> list[str]:

@@ -108,9 +108,9 @@ class ExpressionCompiler:
                 except KeyError:
                     value = Missing(name, "no such name")
                 value = follow(value, steps)
-            seen = frame.seen
-            if seen is not None and text not in seen and len(seen) < _MAX_SEEN:
-                seen[text] = str(value) if type(value) is int and -_SHORT < value < _SHORT else _tell_value(value)
+            readings = frame.readings
+            if readings is not None and text not in readings and len(readings) < _MAX_SEEN:
+                readings[text] = str(value) if type(value) is int and -_SHORT < value < _SHORT else _tell_value(value)
             if type(value) is Missing and must_be_there and not value.excused:
                 raise value.error()
             return value
@@ -247,8 +247,8 @@ class ExpressionCompiler:
             value = source(frame)
             if type(value) is Missing and not takes_missing:
                 raise value.error()
-            given = [each(frame) for each in arguments]
-            return function(frame, value, *given, **{name: each(frame) for name, each in keywords})
+            values = [each(frame) for each in arguments]
+            return function(frame, value, *values, **{name: each(frame) for name, each in keywords})
 
         return self._telling(node, evaluate) if self._bare else evaluate
 
@@ -321,8 +321,8 @@ def _require_boolean(value: Any, place: str) -> bool:
         if value.excused:
             return False
         raise value.error()
-    shown = "" if value is None else f": {excerpt(value)}"
-    raise TemplateError(f"{place}expected true or false, got {describe_kind(value)}{shown}")
+    detail = "" if value is None else f": {excerpt(value)}"
+    raise TemplateError(f"{place}expected true or false, got {describe_kind(value)}{detail}")
 
 
 def format_path(node: nodes.Node) -> str:
@@ -350,8 +350,8 @@ def describe_source(node: nodes.Node) -> str:
     'nodes.draft.output | length'
     """
     if isinstance(node, nodes.Filter):
-        given = "(…)" if node.args or node.kwargs else ""
-        return f"{'(…)' if node.node is None else describe_source(node.node)} | {node.name}{given}"
+        parentheses = "(…)" if node.args or node.kwargs else ""
+        return f"{'(…)' if node.node is None else describe_source(node.node)} | {node.name}{parentheses}"
     if isinstance(node, nodes.Getitem) and _is_literal_key(node.arg):
         key = cast(nodes.Const, node.arg).value
         return f"{describe_source(node.node)}.{key}" if isinstance(key, str) else f"{describe_source(node.node)}[{key}]"

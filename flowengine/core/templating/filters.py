@@ -229,8 +229,8 @@ def _attributes(meter: Meter, value: Any, attribute: Any, default: Any = None, *
     if more:
         raise TemplateError(f"map has no argument '{next(iter(more))}'")
     read = field_reader(attribute)
-    found = [read(meter, each) for each in each_of(meter, value)]
-    return found if default is None else [default if isinstance(each, Missing) else each for each in found]
+    values = [read(meter, each) for each in each_of(meter, value)]
+    return values if default is None else [default if isinstance(each, Missing) else each for each in values]
 
 
 def select(meter: Meter, value: Any, *args: Any) -> list[Any]:
@@ -326,11 +326,11 @@ FILTERS: Final = cast(
 @lru_cache(maxsize=256)
 def _signature(function: Callable[..., Any]) -> tuple[int, int | None, Mapping[str, Parameter]]:
     """Fewest and most positional arguments after the meter and the value, and the names."""
-    given = dict(list(signature(function).parameters.items())[2:])
-    plain = {name: each for name, each in given.items() if each.kind is Parameter.POSITIONAL_OR_KEYWORD}
+    parameters = dict(list(signature(function).parameters.items())[2:])
+    plain = {name: each for name, each in parameters.items() if each.kind is Parameter.POSITIONAL_OR_KEYWORD}
     fewest = sum(1 for each in plain.values() if each.default is Parameter.empty)
-    any_number = any(each.kind is Parameter.VAR_POSITIONAL for each in given.values())
-    return fewest, None if any_number else len(plain), given
+    any_number = any(each.kind is Parameter.VAR_POSITIONAL for each in parameters.values())
+    return fewest, None if any_number else len(plain), parameters
 
 
 def find_misfit(function: Callable[..., Any], count: int, keywords: tuple[str, ...]) -> str:

@@ -65,15 +65,15 @@ def reverse(meter: Meter, value: Any) -> Any:
 
 def unique(meter: Meter, value: Any, case_sensitive: Any = False, attribute: Any = None) -> list[Any]:
     """The items without repetitions, in the order in which they first come."""
-    seen: set[Any] = set()
-    kept: list[Any] = []
+    keys: set[Any] = set()
+    items: list[Any] = []
     read = field_reader(attribute, optional=True)
     for each in each_of(meter, value):
         key = identity_key(meter, _key(meter, each, read, case_sensitive))
-        if key not in seen:
-            seen.add(key)
-            kept.append(each)
-    return kept
+        if key not in keys:
+            keys.add(key)
+            items.append(each)
+    return items
 
 
 def sort(
@@ -172,13 +172,13 @@ def groupby(meter: Meter, value: Any, attribute: Any, default: Any = None, case_
     groups: dict[Any, Group] = {}
     read = field_reader(attribute)
     for each in each_of(meter, value):
-        found = read(meter, each)
-        if isinstance(found, Missing):
+        group_value = read(meter, each)
+        if isinstance(group_value, Missing):
             if default is None:
-                raise found.error()
-            found = default
-        key = identity_key(meter, _fold_case(meter, found, case_sensitive))
-        cast("list[Any]", groups.setdefault(key, Group(found, [])).list).append(each)
+                raise group_value.error()
+            group_value = default
+        key = identity_key(meter, _fold_case(meter, group_value, case_sensitive))
+        cast("list[Any]", groups.setdefault(key, Group(group_value, [])).list).append(each)
     pairs = [(_fold_case(meter, group.grouper, case_sensitive), group) for group in groups.values()]
     return sort_pairs(meter, pairs)
 
@@ -193,10 +193,10 @@ def pairs_of(meter: Meter, value: Any) -> list[Any]:
 
 def _key(meter: Meter, value: Any, read: Reader, case_sensitive: Any) -> Any:
     """Returns the value by which an item is sorted or compared."""
-    found = read(meter, value)
-    if isinstance(found, Missing):
-        raise found.error()
-    return _fold_case(meter, found, case_sensitive)
+    attribute = read(meter, value)
+    if isinstance(attribute, Missing):
+        raise attribute.error()
+    return _fold_case(meter, attribute, case_sensitive)
 
 
 def _fold_case(meter: Meter, value: Any, case_sensitive: Any) -> Any:
@@ -252,14 +252,14 @@ def get_of(value: Any, text: str, key: Any, *default: Any) -> Any:
         raise key.error()
     kind = kind_of(value)
     if kind == "mapping":
-        found = read_entry(value, key, path)
+        entry = read_entry(value, key, path)
     elif kind in ("object", "missing") and isinstance(key, str):
-        found = read_attribute(value, key, path)
+        entry = read_attribute(value, key, path)
     else:
         raise TemplateError(f"{path}: {describe_kind(value)} is no mapping")
-    if isinstance(found, Missing) and (default or kind != "missing"):
+    if isinstance(entry, Missing) and (default or kind != "missing"):
         return default[0] if default else None
-    return found
+    return entry
 
 
 def listed_pairs(meter: Meter, value: Any, side: int | None) -> list[Any]:

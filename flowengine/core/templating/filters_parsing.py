@@ -150,7 +150,7 @@ def _within_time(meter: Meter, search: Callable[[float], str]) -> str:
 
     began = thread_time()
     try:
-        found = search(_SECONDS * max(meter.left, 1) / FUEL)
+        text = search(_SECONDS * max(meter.left, 1) / FUEL)
     except TimeoutError as error:
         raise TemplateError("regex_replace: the pattern needs too long for this text") from error
     except (regex.error, IndexError) as error:
@@ -158,7 +158,7 @@ def _within_time(meter: Meter, search: Callable[[float], str]) -> str:
     except MemoryError as error:
         raise TemplateError("regex_replace: the pattern needs too much memory for this text") from error
     meter.spend(int((thread_time() - began) / _SECONDS * FUEL))
-    return found
+    return text
 
 
 PARSING_FILTERS: Final = cast(

@@ -166,29 +166,29 @@ def _quote(meter: Meter, value: Any, escaped: Callable[[bytes], str]) -> str:
 def format_(meter: Meter, value: Any, *values: Any) -> str:
     """`%s`, `%d` and `%f` with widths and precisions below 1,000, filled from the arguments in order."""
     pattern = _print_value(meter, value)
-    left = list(values)
+    rest = list(values)
     size = 0
 
-    def filled(spec: re.Match[str]) -> str:
+    def fill(spec: re.Match[str]) -> str:
         nonlocal size
         meter.spend(2)
-        text = "%" if spec[1] else _format_argument(meter, spec, left)
+        text = "%" if spec[1] else _format_argument(meter, spec, rest)
         size += len(text)
         meter.text(size if size > MAX_TEXT else len(text))
         return text
 
-    text = _SPEC.sub(filled, pattern)
-    if left:
-        raise TemplateError(f"format was given {len(left)} more values than its text has places")
+    text = _SPEC.sub(fill, pattern)
+    if rest:
+        raise TemplateError(f"format was given {len(rest)} more values than its text has places")
     return _spend_on_text(meter, text)
 
 
-def _format_argument(meter: Meter, spec: re.Match[str], left: list[Any]) -> str:
+def _format_argument(meter: Meter, spec: re.Match[str], rest: list[Any]) -> str:
     if spec[5] is None:
         raise TemplateError("format knows %s, %d, %f and %% only, with widths below 1,000")
-    if not left:
+    if not rest:
         raise TemplateError("format was given fewer values than its text has places")
-    value, kind, flags, digits = left.pop(0), spec[5], spec[2], spec[4]
+    value, kind, flags, digits = rest.pop(0), spec[5], spec[2], spec[4]
     width = check_integer(int(spec[3] or 0), "the width of a place in format", 0, 999)
     if kind == "s":
         text = to_text(meter, value)[: None if digits is None else int(digits)]

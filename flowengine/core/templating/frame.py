@@ -41,17 +41,17 @@ class Scope(Protocol):
 class Frame(Meter):
     """One evaluation."""
 
-    __slots__ = ("out", "room", "scope", "seen", "slots")
+    __slots__ = ("out", "readings", "room", "scope", "slots")
 
     out: list[str]
     room: int
     slots: list[Any]
 
-    def __init__(self, scope: Scope, seen: dict[str, str] | None = None) -> None:
-        """`seen`: where the values that are read are told, for a reader of the decision."""
+    def __init__(self, scope: Scope, readings: dict[str, str] | None = None) -> None:
+        """`readings`: where the values that are read are told, for a reader of the decision."""
         self.left, self.pause = FUEL, FUEL - UNSEEN  # As a meter begins; one call less for each expression.
         self.scope = scope
-        self.seen = seen
+        self.readings = readings
 
     def begin_text(self, slots: int) -> None:
         """Make room for a template's text and its own names; an expression has neither."""
@@ -184,8 +184,8 @@ def follow(value: Any, steps: tuple[Step, ...]) -> Any:
     """What stands at the end of a path of fields and positions."""
     for key, text in steps:
         if type(value) in _DICTS:
-            found = value.get(key, _ABSENT)
-            value = Missing(text, known=value) if found is _ABSENT else found
+            entry = value.get(key, _ABSENT)
+            value = Missing(text, names=value) if entry is _ABSENT else entry
         elif type(key) is str:
             value = shape_of(type(value)).step(value, key, text)
         else:

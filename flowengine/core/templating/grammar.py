@@ -49,7 +49,7 @@ class Source:
     def place(self, offset: int) -> tuple[int, int]:
         """Line and column, both from 1."""
         if self._starts is None:
-            self._starts = [0, *(found.end() for found in newline_re.finditer(self.text))]
+            self._starts = [0, *(match.end() for match in newline_re.finditer(self.text))]
         line = bisect_right(self._starts, offset)
         return line, offset - self._starts[line - 1] + 1
 
@@ -84,18 +84,18 @@ def _plain_tree(source: Source) -> nodes.Template | None:
         return None
     parts: list[nodes.Expr] = []
     end = 0
-    for found in _PATH.finditer(text):
-        before, name, at = text[end : found.start()], found[1], found.end(1)
+    for match in _PATH.finditer(text):
+        before, name, at = text[end : match.start()], match[1], match.end(1)
         if name in _NO_NAMES or has_tags(f"{before}{{"):
             return None
         if before:
             parts.append(nodes.TemplateData(before, lineno=end))
-        tree: nodes.Expr = nodes.Name(name, "load", lineno=found.start(1))
-        for field in found[2].split(".")[1:]:
+        tree: nodes.Expr = nodes.Name(name, "load", lineno=match.start(1))
+        for field in match[2].split(".")[1:]:
             tree = nodes.Getattr(tree, field, "load", lineno=at)
             at += len(field) + 1
         parts.append(tree)
-        end = found.end()
+        end = match.end()
     if has_tags(text[end:]):
         return None
     if text[end:]:
@@ -279,11 +279,13 @@ def _check_set_block(node: nodes.AssignBlock) -> None:
 def _check_filter(node: nodes.Filter) -> None:
     _check_known(node, "filter", node.name, FILTERS, _keywords(node))
     at = _NAMED_IN_ARGUMENT.get(node.name)
-    if at is None or len(node.args) <= at or not isinstance(given := node.args[at], nodes.Const):
+    if at is None or len(node.args) <= at or not isinstance(argument := node.args[at], nodes.Const):
         return
     table, what = (FILTERS, "filter") if node.name == "map" else (TESTS, "test")
-    if not isinstance(given.value, str) or given.value not in table:
-        raise _RefusedError(f"unknown {what} '{given.value!s:.60}'{did_you_mean(str(given.value)[:60], table)}", given)
+    if not isinstance(argument.value, str) or argument.value not in table:
+        raise _RefusedError(
+            f"unknown {what} '{argument.value!s:.60}'{did_you_mean(str(argument.value)[:60], table)}", argument
+        )
 
 
 def _check_test(node: nodes.Test) -> None:
@@ -308,8 +310,8 @@ def _check_call(node: nodes.Call) -> None:
     else:
         raise _RefusedError(f"only range() and the mappings' {', '.join(METHODS)} can be called", node)
     if keywords or not fewest <= len(node.args) <= most:
-        wanted = str(most) if fewest == most else f"{fewest} to {most}"
-        raise _RefusedError(f"{name} takes {wanted} arguments without names", node)
+        count = str(most) if fewest == most else f"{fewest} to {most}"
+        raise _RefusedError(f"{name} takes {count} arguments without names", node)
 
 
 def _keywords(node: nodes.Filter | nodes.Test | nodes.Call) -> tuple[str, ...]:

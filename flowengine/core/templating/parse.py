@@ -66,10 +66,10 @@ def collect(source: Source, tree: nodes.Node) -> tuple[Reference, ...]:
     """All references of a template or an expression, in the order of the text."""
     collector = _Collector()
     collector.visit(tree, isinstance(tree, nodes.Template), False)
-    found = sorted(collector.found, key=lambda each: each[0])
+    paths = sorted(collector.found, key=lambda each: each[0])
     return tuple(
         Reference(path, *source.place(at), printed, guarded, carried, whole, compared, own)
-        for at, path, printed, guarded, carried, whole, compared, own in found
+        for at, path, printed, guarded, carried, whole, compared, own in paths
     )
 
 
@@ -93,7 +93,7 @@ class _Collector:
         self._bound: list[dict[str, bool]] = [{}]
         """Names of each block; False where the `set` stands under an `if`, and may be passed by."""
         self._tested: list[tuple[str, ...]] = []
-        self._asked = self._parted = 0
+        self._answer_depth = self._parted = 0
         """Constructs round the node that give no text of it; and those that give it in part, or not always."""
 
     def visit(self, node: nodes.Node, needed: bool, guarded: bool) -> None:
@@ -114,10 +114,10 @@ class _Collector:
     def giving(self, *, part: bool = False, answer: bool = False) -> Generator[None]:
         """Marks whether the visited part contributes its text, or only an answer about it."""
         self._parted += part
-        self._asked += answer
+        self._answer_depth += answer
         yield
         self._parted -= part
-        self._asked -= answer
+        self._answer_depth -= answer
 
     def _path(self, node: Any, needed: bool, guarded: bool) -> None:
         steps: list[str] = []
@@ -149,7 +149,9 @@ class _Collector:
             path = (node.name, *reversed(steps))
             shielded = any(path[: len(tested)] == tested for tested in self._tested)
             own = any(node.name in names for names in self._bound)
-            self.found.append((node.lineno, path, needed, inner or shielded, not self._asked, whole, compared, own))
+            self.found.append(
+                (node.lineno, path, needed, inner or shielded, not self._answer_depth, whole, compared, own)
+            )
 
     def _method(self, node: nodes.Call, steps: list[str], needed: bool, guarded: bool) -> bool:
         """`x.get("a")` is the step `a`, guarded where it has a default; other methods end the path."""

@@ -153,16 +153,16 @@ class McpConnection:
             if fate == "answered":
                 raise
             if fate == "refused":
-                raise MCPError(code=error.code, message=exchange.told) from None
+                raise MCPError(code=error.code, message=exchange.summary) from None
             if fate == "unclear":
-                raise NoAnswerError(exchange.told) from None
+                raise NoAnswerError(exchange.summary) from None
         finally:
             EXCHANGE.reset(token)
         # Its owner leaves it now, within seconds; how the process ended is known only then.
         self.close()
         await self._exit.wait()
         if fate == "forgotten":
-            raise ConnectionLostError(exchange.told, reached=False, is_forgotten=True)
+            raise ConnectionLostError(exchange.summary, reached=False, is_forgotten=True)
         raise ConnectionLostError(self.reason, reached=fate != "unsent")
 
     def _fate_of(self, exchange: HttpExchange) -> Fate:

@@ -53,7 +53,7 @@ class HttpExchange:
         return "refused" if 300 <= response.status_code < 500 and response.status_code != 408 else "unclear"
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         """The response's status and, where it has one, the text of its error; of bounded length."""
         response = self.response
         if response is None:
