@@ -128,7 +128,7 @@ def _plain_settings(settings: ProviderSettings) -> dict[str, Any]:
 
 
 def _drop_defaults(table: Mapping[str, Any]) -> dict[str, Any]:
-    """Without what is not said: a project file has no word for it."""
+    """Drops the keys without a value: a project file has no word for it."""
     return {name: value for name, value in table.items() if value is not None}
 
 

@@ -67,7 +67,7 @@ class SourcePlace(NamedTuple):
 NOWHERE: Final = SourcePlace("", 0)
 _LONGEST_KEY: Final = 60
 _KEYS_AT_ONCE: Final = 9
-"""So many of the longest keys fit into a line of IMPORT.md."""
+"""The number of the longest keys that fit into a line of IMPORT.md."""
 
 
 class Element(NamedTuple):
@@ -294,7 +294,7 @@ class Stub:
 
 
 _OWN: Final = "IMPORTED_"
-"""Before the names of variables: no vendor's and no cloud's begins so."""
+"""The prefix of variables' names: no provider's and no cloud's begins so."""
 
 
 @dataclass

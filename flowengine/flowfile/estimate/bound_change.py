@@ -39,7 +39,7 @@ class BoundChange(NamedTuple):
     """None: there was no such flow."""
     after: Most
     nodes: Sequence[NodeChange]
-    """Those whose part differs, the largest difference of cost first."""
+    """The nodes whose part differs, the largest difference of cost first."""
 
     @property
     def more_usd(self) -> float | None:

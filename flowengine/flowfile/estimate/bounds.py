@@ -54,7 +54,7 @@ class FlowBound(NamedTuple):
     nodes: Sequence[NodeBound]
     """Every node, in the order of the file, a container before those inside it."""
     unlimited: Most
-    """Without the limits of the run; those of its parts count."""
+    """The bound without the limits of the run; those of its parts count."""
     most: Most
     """Within the limits of the run, too."""
     billed: Most
@@ -100,7 +100,7 @@ class _Node(NamedTuple):
     kind: str
     most: Most
     billed: Most
-    """With attempts that get no answer."""
+    """The bound with attempts that get no answer."""
     times: int | None
     """How often its body runs."""
     inside: Sequence[_Node]

@@ -77,7 +77,7 @@ class Most(NamedTuple):
         return Most(calls, tokens, cost, self.unpriced | other.unpriced, largest, dearest)
 
     def times(self, number: int | None) -> Most:
-        """So many times; None: it is unknown how often.
+        """Multiplies the bound; `number`: None if it is unknown how often.
 
         >>> Most(2, 100, None).times(3)[:3], Most(0, 0, 0.0).times(None)[:3]
         ((6, 300, None), (0, 0, 0.0))

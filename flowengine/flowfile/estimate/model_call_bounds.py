@@ -214,7 +214,7 @@ class Asking:
     # --- models -----------------------------------------------------------------------------------
 
     def _models(self, settings: AgentSpec, own: str | None = None) -> Sequence[KnownModel]:
-        """Those that may answer; `own` is the judge's."""
+        """The models that may answer; `own` is the judge's."""
         names = (own or settings.model, *(settings.fallbacks or ())) if self._model is None else (self._model,)
         # Options go with the model that they were given for: another one for judging gets none of them.
         options = None if own is not None else normalize_options(options_of(settings))
@@ -237,7 +237,7 @@ class Asking:
 def _bound_structured(
     answers: int, question: Size, answer: Size, models: Sequence[KnownModel], settings: AgentSpec
 ) -> Most:
-    """So many answers of a judge's or a router's shape, each corrected as often as that is allowed."""
+    """The bound of `answers` answers of a judge's or a router's shape, each corrected as often as that is allowed."""
     question = question.and_(answer).and_(Size(_REMARK_TOKENS + _JUDGEMENT_TOKENS))
     number, is_cached = answers * (1 + _count_retries(settings)), _is_cached(settings)
     return most_of_calls(number, _add_slack(question), answer.tokens, models, is_cached=is_cached)

@@ -25,7 +25,7 @@ class Size(NamedTuple):
     """The most that a value can be; None means no bound."""
 
     tokens: int | None
-    """The tokens of all of it, as text."""
+    """The tokens of the whole value, as text."""
     items: int | None = None
     """The number of items of a list."""
 

@@ -31,9 +31,9 @@ class ApprovalNodeSpec(NodeKeys):
     type: Literal["approval"]
     """Kind of the node."""
     message: Template
-    """What the person is asked."""
+    """The question to the person."""
     form: Maybe[JsonSchema] = None
-    """What the person fills in beside the choice: a JSON Schema."""
+    """A form that the person fills in beside the choice: a JSON Schema."""
     form_for: ListOf[Name] = ()
     """The choices that the form goes with; with the others none is filled in. Left out: all of them."""
     routes: Routes

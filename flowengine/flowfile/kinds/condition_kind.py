@@ -24,7 +24,7 @@ class CaseSpec(Keys):
     if_: Expression = Field(alias="if")
     """When this case is taken."""
     then: Target = None
-    """Where it leads; left out: nowhere (then it needs a label)."""
+    """The node that it leads to; left out: nowhere (then it needs a label)."""
     label: Maybe[Annotated[str, Field(min_length=1)]] = None
     """The case's name in pictures and traces; left out: the target's id."""
 
@@ -48,9 +48,9 @@ class ConditionNodeSpec(WorkKeys):
     if_: Maybe[Expression] = Field(default=None, alias="if")
     """A boolean; goes with `then` and `else`."""
     then: Target = None
-    """Where true leads; left out: nowhere."""
+    """The node that true leads to; left out: nowhere."""
     else_: Target = Field(default=None, alias="else")
-    """Where false leads, or what no case matches; left out beside `if`: nowhere."""
+    """The node that false leads to, or a value that no case matches; left out beside `if`: nowhere."""
     cases: Maybe[ListOf[CaseSpec]] = None
     """The first case that is true is taken; none and no `else`: the node fails."""
     switch: Maybe[Expression] = None

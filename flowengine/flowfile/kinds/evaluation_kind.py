@@ -35,11 +35,11 @@ class EvaluationNodeSpec(WorkKeys, ModelSettings):
     attach: ListOf[Template] = ()
     """Files that the model sees with it: images, PDF, sound as such, text files as text."""
     routes: Maybe[Routes] = None
-    """Where `pass` and `fail` lead; one that is left out leads nowhere."""
+    """The targets of `pass` and `fail`; one that is left out leads nowhere."""
     call: Maybe[CodePath] = None
     """A scorer in code, instead of a model."""
     agent: Maybe[AgentRef] = None
-    """Where the model and its settings come from, if not from the node."""
+    """The agent that gives the model and its settings, if the node does not."""
 
     @model_validator(mode="after")
     def _passes_or_fails(self) -> EvaluationNodeSpec:

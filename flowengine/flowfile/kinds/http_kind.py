@@ -70,9 +70,9 @@ class HttpNodeSpec(WorkKeys):
     type: Literal["http"]
     """Kind of the node."""
     method: Literal["GET", "HEAD", "PUT", "DELETE", "POST", "PATCH"] = "GET"
-    """What is asked for."""
+    """The method of the request."""
     url: Template
-    """Where: the host stands here, and values in it are percent-encoded; a lone `{{ x }}` is a whole address."""
+    """The address: the host stands here, and values in it are percent-encoded; a lone `{{ x }}` is a whole address."""
     query: dict[str, Rendered] = Field(default_factory=dict[str, Any])
     """Name → value, behind the address; a list gives its name several times, none leaves it out."""
     headers: Annotated[dict[str, Template], BeforeValidator(_with_names)] = Field(default_factory=dict[str, str])
@@ -90,7 +90,7 @@ class HttpNodeSpec(WorkKeys):
     follow: Annotated[int, Field(ge=0, le=20)] = 5
     """Redirects that are followed, for GET and HEAD; none leaves what the project allows."""
     effect: Maybe[Effect] = None
-    """What it does outside. Left out: nothing for GET and HEAD, `idempotent` for PUT and DELETE, `external` for POST
+    """Its effect outside. Left out: nothing for GET and HEAD, `idempotent` for PUT and DELETE, `external` for POST
     and PATCH."""
 
     def known_effect(self) -> Effect | None:

@@ -35,7 +35,7 @@ class LoopNodeSpec(BodyKeys):
     carry: Values = Field(default_factory=dict[str, Any])
     """Variable → its value in the next round; sees the body."""
     on_exhausted: Literal["fail", "continue"] = "fail"
-    """What it means that no round was good enough."""
+    """The consequence if no round was good enough."""
     best_by: Maybe[Expression] = None
     """A round's mark; of an exhausted loop the round with the highest one is chosen. Left out: the last."""
 

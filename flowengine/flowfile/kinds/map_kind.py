@@ -37,7 +37,7 @@ class MapNodeSpec(BodyKeys):
     """`warm`: the first item goes alone until a model begins to answer it, so that the vendor's cache serves the
     others."""
     result: Maybe[Rendered] = None
-    """What an item gives; sees the body. Left out: the output of the body's last node, where there is but one."""
+    """The result of an item; sees the body. Left out: the output of the body's last node, where there is but one."""
 
     after_body: ClassVar[frozenset[str]] = frozenset({"result", "until"})
 

@@ -37,7 +37,7 @@ class RoutingNodeSpec(WorkKeys, ModelSettings):
     attach: ListOf[Template] = ()
     """Files that the model sees with it: images, PDF, sound as such, text files as text."""
     agent: Maybe[AgentRef] = None
-    """Where the model and its settings come from, if not from the node."""
+    """The agent that gives the model and its settings, if the node does not."""
 
     @model_validator(mode="after")
     def _chooses(self) -> RoutingNodeSpec:

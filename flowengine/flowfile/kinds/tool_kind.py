@@ -32,7 +32,7 @@ class ToolNodeSpec(WorkKeys):
     with_: Values = Field(default_factory=dict[str, Any], alias="with")
     """Argument → template; checked against the tool's schema before the call."""
     effect: Maybe[Effect] = None
-    """What it does outside. Left out, the tool says it: a function by `@tool(effect=…)`, a server's tool by the
+    """Its effect outside. Left out, the tool says it: a function by `@tool(effect=…)`, a server's tool by the
     hints of a server with `trust_hints`, else it is `external`."""
 
     @model_validator(mode="after")

@@ -178,7 +178,7 @@ def _find_reachable(own: str) -> set[str]:
 
 
 def _forget(names: Iterable[str]) -> None:
-    """Those modules, and all that import them, count as not loaded; a module that is loading now goes on."""
+    """Counts these modules, and all that import them, as not loaded; a module that is loading now goes on."""
     changed = set(names)
     for own in [each for each in _LOADED if _LOADED[each].is_ready and not changed.isdisjoint(_find_reachable(each))]:
         sys.modules.pop(own, None)

@@ -56,7 +56,7 @@ def read_models(
 
 
 _VENDOR_NAMES: Final = frozenset({*VENDORS, *OTHERS, *ALIASES})
-"""Those of packages are left out: they are looked for when a name is asked for, and end before a slash."""
+"""The providers of this house; those of packages are looked for when a name is asked for, and end before a slash."""
 
 
 def _problem_of_name(name: str) -> tuple[str, str] | None:

@@ -18,7 +18,7 @@ __all__ = ["read_schedules"]
 _KEYS: Final = ("name", "flow", "cron", "timezone", "inputs", "overlap", "catch_up", "queue")
 _OVERLAPS: Final = ("skip", "queue", "cancel")
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,45}")
-"""It goes into the ids of runs, with a time behind it."""
+"""The form of a schedule's name, which goes into the ids of runs with a time behind it."""
 
 
 def read_schedules(tables: Sequence[Any], root: Path, tell: TellProblem) -> tuple[Schedule, ...]:

@@ -35,7 +35,7 @@ class WebhookRule:
     """One table `[[webhooks]]`."""
 
     path: str
-    """Below `/hooks/`."""
+    """The path below `/hooks/`."""
     flow: str
     """The name of the flow that a call starts."""
     signature: Signature

@@ -74,7 +74,7 @@ class RiskPaths(NamedTuple):
     """The paths found in a flow."""
 
     open: list[RiskPath]
-    """Those that nothing closes and no `trust` accepts, by the places of their effects."""
+    """The paths that nothing closes and no `trust` accepts, by the places of their effects."""
     meant: list[RiskPath]
     unneeded: list[UnneededTrust]
 

@@ -50,7 +50,7 @@ class _Sanitizer(NamedTuple):
     by: NodePath
     """The node that shows or checks."""
     labels: frozenset[str] | None
-    """After which of its labels; None: it is the reader's own `when`."""
+    """The labels after which it holds; None: it is the reader's own `when`."""
 
 
 class Sanitizers:

@@ -180,9 +180,9 @@ class McpServerSpec(Keys):
     allow: Maybe[ListOf[Plain]] = None
     """Names of the server's tools to offer; left out: all."""
     timeout: Maybe[Duration] = None
-    """Of one call."""
+    """The most time for one call."""
     start_timeout: Maybe[Duration] = None
-    """From the start of the server to its list of tools."""
+    """The most time from the start of the server to its list of tools."""
     trust_hints: bool = False
     """Whether the server's word counts that a tool only reads, or may be called twice; else each call is a deed."""
 
@@ -251,7 +251,7 @@ class MemorySpec(Keys):
     store: Maybe[Plain] = None
     """The SQLite file that holds it, below the project's root."""
     scope: Maybe[Literal["workspace", "channel", "thread"]] = None
-    """Whose it is."""
+    """The owner of the memory."""
     scope_id: Maybe[Template] = None
     """Which workspace, channel or thread; of a thread `channel:ts`. Left out, all runs share one memory: where many
     people are answered, say whose it is, as in `{{ inputs.customer }}`."""
@@ -260,7 +260,7 @@ class MemorySpec(Keys):
     threshold: Maybe[Score] = None
     """How near they must be to the prompt, 0.0–1.0; where none is, those about as near as the nearest one enter."""
     max_tokens: Maybe[Annotated[int, Field(ge=1)]] = None
-    """Of one exchange; a longer one is shortened."""
+    """The most tokens of one exchange; a longer one is shortened."""
     budget: Maybe[Annotated[int, Field(ge=1)]] = None
     """Tokens of all exchanges that enter a prompt; the nearest one enters in any case."""
     neighbours: Maybe[bool] = None
@@ -361,7 +361,7 @@ class ModelSettings(Keys):
     top_p: Maybe[Annotated[float, Field(ge=0, le=1)]] = None
     """Share of the likeliest tokens that are chosen from. A temperature that is not said is then the vendor's."""
     seed: Maybe[Annotated[int, Field(ge=-(2**63), lt=2**63), WithJsonSchema({"type": "integer"})]] = None
-    """For answers that are the same again, as far as the vendor can."""
+    """A number with which answers are the same again, as far as the provider can."""
     stop: Maybe[Stop] = None
     """A text, or several, that ends the answer and is no part of it."""
     reasoning_effort: Maybe[ReasoningEffort] = None
@@ -390,7 +390,7 @@ class AgentSettings(ModelSettings):
     """Everything that makes an agent, but for what one node asks of it."""
 
     instructions: Maybe[Prompt] = None
-    """What the agent is told to do."""
+    """The agent's task."""
     system_message: Maybe[Prompt] = None
     """Who the agent is; it comes before the instructions."""
     output: Maybe[OutputShape] = None
@@ -407,11 +407,11 @@ class AgentSettings(ModelSettings):
     max_tool_rounds: Maybe[Annotated[int, Field(ge=1, le=1000)]] = None
     """How often it may ask for tools in one generation; after that it answers with what it has."""
     context: Maybe[ListOf[ProviderEntry]] = None
-    """What stands under `Context:` in the prompt: context providers, in this order."""
+    """Context providers, in this order; their texts stand under `Context:` in the prompt."""
     contexts: Maybe[ListOf[CodePath]] = None
     """Typed contexts: data with tools that work on it, `module:object` or `module:Class`."""
     memory: Maybe[Annotated[MemorySpec, APART]] = None
-    """What was said before, in other runs too, and is near to the prompt."""
+    """Earlier exchanges that are near to the prompt, from other runs too."""
     skills: Maybe[ListOf[Plain]] = None
     """Folders of skills, below the project's root. Their names are in the prompt; the model loads what it needs."""
     context_budget: Maybe[Annotated[int, Field(ge=1)]] = None
@@ -438,9 +438,9 @@ class AgentSpec(AgentSettings):
     """An agent's settings, shared by the nodes that name it."""
 
     description: str = ""
-    """For readers."""
+    """A description for readers."""
     timeout: Maybe[Duration] = None
-    """Of one model call; left out: as long as its longest answer may take."""
+    """The most time for one model call; left out: as long as its longest answer may take."""
 
 
 AgentRef = Annotated[

@@ -355,7 +355,7 @@ class Route(Keys):
     to: Maybe[NodeId] = None
     """The node that runs when this label is taken. Without it the label leads nowhere."""
     description: Plain = ""
-    """What the label means, for the model that chooses."""
+    """The label's meaning, for the model that chooses."""
 
 
 def _as_route(value: Any) -> Any:

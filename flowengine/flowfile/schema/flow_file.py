@@ -53,9 +53,9 @@ class InputSpec(Keys):
     enum: Maybe[list[Any]] = None
     """The values that are allowed."""
     media_types: Maybe[ListOf[str]] = None
-    """Of a file: what it may be, by its content, such as `image/*`; left out: what the project allows."""
+    """The media types that a file may have by its content, such as `image/*`; left out: all that the project allows."""
     description: str = ""
-    """For readers and for forms."""
+    """A description for readers and for forms."""
     schema_: Maybe[JsonSchema] = Field(default=None, alias="schema")
     """A JSON Schema, instead of `type` and `enum`."""
     untrusted: Maybe[bool] = None
@@ -147,7 +147,7 @@ class StateSpec(Keys):
 
 
 class Defaults(Keys):
-    """For agent, routing, evaluation, function, tool, http and code nodes that do not say it themselves."""
+    """Settings for agent, routing, evaluation, function, tool, http and code nodes that do not say them themselves."""
 
     agent: Maybe[AgentRef] = None
     """An entry of `agents`, or an agent in place."""
@@ -192,9 +192,9 @@ class FlowSpec(Keys):
     name: Identifier
     """The flow's name."""
     description: str = ""
-    """For readers."""
+    """A description for readers."""
     inputs: Inputs = Field(default_factory=dict[str, InputSpec])
-    """What a run is given."""
+    """The values that a run takes."""
     shared_state: States = Field(default_factory=dict[str, StateSpec])
     """Keys that nodes may write."""
     agents: Agents = Field(default_factory=dict[str, AgentSpec])
@@ -202,13 +202,13 @@ class FlowSpec(Keys):
     mcp_servers: Maybe[Servers] = None
     """MCP servers whose tools nodes of the type `tool` call."""
     defaults: Defaults = Defaults()
-    """For nodes that do not say it themselves."""
+    """Settings for nodes that do not say them themselves."""
     limits: LimitsSpec = LimitsSpec()
     """Bounds of a run."""
     nodes: Nodes
     """The nodes, by id."""
     outputs: Outputs = Field(default_factory=dict[str, Any])
-    """What a run gives back: name → template; sees every node."""
+    """The values that a run returns: name → template; sees every node."""
 
     _subflows: dict[str, FlowSpec] = PrivateAttr(default_factory=dict[str, Any])
     _worked_out: dict[str, Any] = PrivateAttr(default_factory=dict[str, Any])

@@ -92,7 +92,7 @@ class RetrySpec(Keys):
     jitter: bool = True
     """Shorten each wait at random, so that many nodes do not come back at once."""
     on: ListOf[Literal["invalid_output", "error"]] = ("invalid_output", "error")
-    """What is worth another attempt: an output that does not fit its shape, any other failure."""
+    """Failures that are worth another attempt: an output that does not fit its shape, any other failure."""
 
 
 class OnErrorSpec(Keys):
@@ -127,7 +127,7 @@ class NodeLimitsSpec(Keys):
     model_calls: Maybe[Annotated[int, Field(ge=1)]] = None
     """Its model calls."""
     on_limit: Literal["fail", "pause", "partial"] = "fail"
-    """What happens at a limit."""
+    """The action at a limit."""
 
 
 class OwnRoute(NamedTuple):
@@ -137,7 +137,7 @@ class OwnRoute(NamedTuple):
     target: str | None
     """None where it leads nowhere."""
     at: tuple[str | int, ...]
-    """Where the node says so."""
+    """The key of the node that says so."""
 
 
 def routes_to(routes: Mapping[str, Route], fallback: str | None = None) -> list[OwnRoute]:
@@ -167,7 +167,7 @@ class NodeKeys(Keys):
         type: Any  # Each kind says which one it is.
 
     description: str = ""
-    """For readers and pictures."""
+    """A description for readers and pictures."""
     needs: ListOf[NodeId] = ()
     """Nodes that this one waits for, beside those that its templates name."""
     when: Maybe[Expression] = None
@@ -177,7 +177,7 @@ class NodeKeys(Keys):
     set: Values = Field(default_factory=dict[str, Any])
     """State key → template; sees this node's `output`."""
     on_error: OnError = OnErrorSpec(action="fail")
-    """What a failure means: `fail`, `skip`, or `{then: <node id>}`."""
+    """The consequence of a failure: `fail`, `skip`, or `{then: <node id>}`."""
     trust: Maybe[Trust] = None
     """Why untrusted text is meant to do here what it can do: a reason, or a reason for each key that it is meant at
     (`{url: …}`; `output` is what the node gives)."""
@@ -206,7 +206,7 @@ class BoundedKeys(NodeKeys):
     timeout: Maybe[Duration] = None
     """Time for one attempt. On asyncio, code that ignores its cancellation is left behind 5 s later (rule 4)."""
     effect: Maybe[Effect] = "none"
-    """What it does outside: nothing; what may be done twice; what may be done twice only with a person's consent."""
+    """Its effect outside: nothing; what may be done twice; what may be done twice only with a person's consent."""
     cache: bool = False
     """Take the output from an earlier run that had the same definition and the same inputs."""
     version: str = ""

@@ -93,7 +93,7 @@ class NodeKind:
     """A kind of node."""
 
     spec: type[NodeKeys]
-    """What a file may say of it; its `own_routes` and `output_shape` say what follows from that."""
+    """The keys that a file may give it; its `own_routes` and `output_shape` say what follows from them."""
     make: Callable[[Any, dict[str, Any], NodeCompiler], FlowNode]
     """Takes what the file says, the settings of every node, and what it may ask for; makes the node."""
     traits: NodeTraits = TRAITS["function"]

@@ -1,4 +1,4 @@
-"""What a flow or a project file says of a channel by which people are told of questions."""
+"""Keys of a channel by which people are told of questions, in a flow or a project file."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ class ChannelKeys(Keys):
     """A channel by which people are told of a question: a mail, or a POST to Slack, Teams or any address."""
 
     type: Literal["mail", "slack", "teams", "http"]
-    """What is sent, and how it is written."""
+    """The kind of message that is sent."""
     to: Annotated[ListOf[Template], BeforeValidator(_as_list)] = ()
-    """Of `mail`: addresses. Each gets a mail of its own, with links of its own."""
+    """The addresses of `mail`. Each gets a mail of its own, with links of its own."""
     url: Maybe[Plain] = None
-    """Where it is posted; `allow_http` of the project file has to allow it."""
+    """The address to which it is posted; `allow_http` of the project file has to allow it."""
     url_env: Maybe[_Variable] = None
     """The environment variable that holds the address: those of Slack and Teams are secrets."""
     headers: Annotated[dict[str, Plain], BeforeValidator(_with_names)] = Field(default_factory=dict[str, str])
@@ -50,10 +50,10 @@ class ChannelKeys(Keys):
     headers_env: Annotated[dict[str, _Variable], BeforeValidator(_with_names)] = Field(default_factory=dict[str, str])
     """Header → the environment variable that holds its value; the project's entry of the address has to name it."""
     json_: Any = Field(default=None, alias="json")
-    """Of `http`: what is posted as JSON, with templates that know `question`, `links` and `run`. Left out: all of
+    """The JSON that `http` posts, with templates that know `question`, `links` and `run`. Left out: all of
     these."""
     body: Maybe[str] = None
-    """Of `http`: what is posted as text, with such templates."""
+    """The text that `http` posts, with such templates."""
 
     @model_validator(mode="after")
     def _is_one(self) -> ChannelKeys:

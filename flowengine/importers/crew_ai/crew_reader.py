@@ -59,7 +59,7 @@ class _TaskOrder:
     last: list[str] = field(default_factory=list[str])
     """The steps that the next task comes after."""
     waiting: list[str] = field(default_factory=list[str])
-    """Those that run beside others."""
+    """The steps that run beside others."""
     files: dict[str, list[str]] = field(default_factory=dict[str, "list[str]"])
     """Step → those that write what it gave into a file, which tools of later tasks may read."""
     review: str = ""

@@ -44,7 +44,7 @@ class DifyNode:
     id: str = ""
     """Its id in the flow; empty where it has no node there."""
     edges: list[GraphEdge] = field(default_factory=list[GraphEdge])
-    """Those that lead to it."""
+    """The edges that lead to it."""
     begins: bool = False
     """Its level begins with it: it is a start, or the node that an older file names as the first of an iteration."""
 

@@ -28,7 +28,7 @@ class Function(NamedTuple):
     needs: tuple[str, ...]
     """Packages that have to be installed."""
     asks_models: bool
-    """It asks a model by itself."""
+    """Whether it asks a model by itself."""
 
 
 class PromptFlowCode(CarriedCode):
