@@ -27,7 +27,9 @@ _RUN: Final[Schema] = {
         "flow": _TEXT,
         "status": {"enum": list(get_args(RunStatus))},
         "started": {"type": "number", "description": "Unix seconds."},
-        "finished": {"type": ["number", "null"]},
+        "finished": {"type": ["number", "null"], "description": "Unix seconds; also since when it waits."},
+        "started_at": {"type": "string", "format": "date-time"},
+        "finished_at": {"type": ["string", "null"], "format": "date-time", "description": "Once it has ended."},
         "outputs": {"type": ["object", "null"]},
         "error": {"type": ["object", "null"], "description": "`type`, `message` and `node` of what failed."},
         "questions": {

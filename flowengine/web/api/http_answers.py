@@ -16,7 +16,7 @@ from flowengine.core.masking.masker import Masker
 from flowengine.engine.events import Event, NodeFailed, TokenStreamed
 from flowengine.errors import StoreCorruptError, StoreUnavailableError, StoreVersionError
 from flowengine.web.gate.problems import Handler, ProblemError, answering_errors, problem_of, problem_response
-from flowengine.web.service.outcomes import NODE_STATES, RunOutcome
+from flowengine.web.service.outcomes import NODE_STATES, RunOutcome, dates_of
 from visualize.viewer.html import whole
 
 __all__ = [
@@ -73,6 +73,7 @@ def to_run_state(outcome: RunOutcome, root: str = "") -> dict[str, Any]:
         "status": outcome.status,
         "started": outcome.started,
         "finished": outcome.finished,
+        **dates_of(outcome.status, outcome.started, outcome.finished),
         "outputs": outcome.outputs if outcome.has_ended else None,
         "error": None,
         "questions": [{**to_json_value(each), "answer": f"{at}/answer"} for each in outcome.questions],

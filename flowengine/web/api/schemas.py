@@ -16,6 +16,7 @@ from flowengine.journal.run_digest import RunDigest
 from flowengine.journal.run_index import RunLine
 from flowengine.journal.run_lookup import labels_of
 from flowengine.web.service.flow_catalog import About, make_input_schema
+from flowengine.web.service.outcomes import dates_of
 from visualize.progress import NodeRow
 from visualize.viewer.reading import Reading
 
@@ -125,7 +126,9 @@ _RUN_LINE: Final[Mapping[str, Schema]] = {
     "flow": _TEXT,
     "status": {"enum": list(get_args(RunStatus))},
     "started": {"type": "number", "description": "Unix seconds."},
-    "finished": _MAYBE_NUMBER,
+    "finished": {**_MAYBE_NUMBER, "description": "Unix seconds; also since when it waits."},
+    "started_at": {**_TEXT, "format": "date-time"},
+    "finished_at": {**_MAYBE_TEXT, "format": "date-time", "description": "Once it has ended."},
     "events": _COUNT,
     "path": {**_MAYBE_TEXT, "description": "The flow file, as it was given."},
     "labels": {"type": "object", "additionalProperties": _TEXT},
@@ -256,7 +259,9 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
 def to_run_line(line: RunLine) -> Mapping[str, Any]:
     """A run in a list."""
     digest = line.digest or RunDigest(0)
-    return line.info._asdict() | {
+    info = line.info
+    return info._asdict() | {
+        **dates_of(info.status, info.started, info.finished),
         "standing": line.word,
         "model_calls": digest.calls,
         "tokens": digest.tokens,
@@ -281,6 +286,7 @@ def to_run_object(run: Reading, *, driven_here: bool) -> Mapping[str, Any]:
         "status": progress.status,
         "started": started.at,
         "finished": None if finished is None else finished.at,
+        **dates_of(progress.status, started.at, None if finished is None else finished.at),
         "events": len(run.events),
         "path": started.path,
         "labels": labels_of(started),

@@ -12,7 +12,6 @@ import hashlib
 import logging
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
 from functools import partial
 from time import time
 from typing import Any, Final, NamedTuple
@@ -34,7 +33,7 @@ from flowengine.runtime.driven_run import DrivenRun
 from flowengine.web.api.http_answers import to_run_state
 from flowengine.web.hooks.signatures import read_secrets, sign_message
 from flowengine.web.service.flow_service import FlowService
-from flowengine.web.service.outcomes import RunOutcome
+from flowengine.web.service.outcomes import RunOutcome, format_date
 from visualize.viewer.html import whole
 
 __all__ = ["SECRET", "CallbackSender"]
@@ -219,8 +218,7 @@ class CallbackSender:
     async def _try(self, url: str, message: _Message) -> str:
         """Send once; the answer's status, or what went wrong."""
         at = int(time())
-        moment = datetime.fromtimestamp(at, UTC).isoformat().replace("+00:00", "Z")
-        body = whole(dumps({"type": message.type, "timestamp": moment, "data": message.data})).encode()
+        body = whole(dumps({"type": message.type, "timestamp": format_date(at), "data": message.data})).encode()
         headers = {
             "content-type": "application/json",
             "webhook-id": message.id,

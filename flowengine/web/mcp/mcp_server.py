@@ -36,7 +36,7 @@ from flowengine.web.mcp.mcp_tools import (
 )
 from flowengine.web.service.flow_inspection import explain_code, plan_flow, validate_flow
 from flowengine.web.service.flow_service import FlowService
-from flowengine.web.service.outcomes import FlowCaller, RunOutcome, StartedRun
+from flowengine.web.service.outcomes import FlowCaller, RunOutcome, StartedRun, dates_of
 from flowengine.web.service.question_texts import PersonsAnswer
 from visualize.viewer.html import whole
 
@@ -260,7 +260,11 @@ class _Calls:
             call.caller, flow=given.get("flow", ""), status=given.get("status", ""), limit=given.get("limit", 20)
         )
         names = ("run_id", "flow", "status", "started", "finished")
-        return _data_result({"runs": [{name: getattr(each, name) for name in names} for each in infos]})
+        runs = [
+            {**{name: getattr(each, name) for name in names}, **dates_of(each.status, each.started, each.finished)}
+            for each in infos
+        ]
+        return _data_result({"runs": runs})
 
     async def _cancel_run(self, call: FlowToolCall) -> Result:
         await self._service.cancel(call.arguments["run_id"], call.caller)

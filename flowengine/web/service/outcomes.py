@@ -6,6 +6,7 @@ Who called is in the run's record and among its labels, so that every server of 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple, cast
 
 from flowengine.core.context import EMPTY, RunStatus
@@ -36,6 +37,8 @@ __all__ = [
     "RunOutcome",
     "StartedRun",
     "check_access",
+    "dates_of",
+    "format_date",
     "no_run_of_yours",
     "read_call",
     "start_of",
@@ -74,6 +77,25 @@ class FlowCaller(NamedTuple):
 
     def may_use(self, flow: str) -> bool:
         return self.flows is None or flow in self.flows
+
+
+def dates_of(status: RunStatus, started: float, finished: float | None) -> dict[str, str | None]:
+    """When a run started and ended, as dates in UTC; one that waits for a person has not ended.
+
+    >>> dates_of("waiting", 0.0, 60.0)
+    {'started_at': '1970-01-01T00:00:00Z', 'finished_at': None}
+    """
+    ended = finished if status in ENDED else None
+    return {"started_at": format_date(started), "finished_at": None if ended is None else format_date(ended)}
+
+
+def format_date(at: float) -> str:
+    """Unix seconds as a date in UTC.
+
+    >>> format_date(1.5)
+    '1970-01-01T00:00:01.500000Z'
+    """
+    return datetime.fromtimestamp(at, UTC).isoformat().replace("+00:00", "Z")
 
 
 class RunOutcome(NamedTuple):

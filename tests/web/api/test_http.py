@@ -9,6 +9,7 @@ import textwrap
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -188,11 +189,17 @@ def test_a_run_that_asks_is_answered_and_the_key_finds_its_result(api: Api):
         "May it be published?",
         ["yes", "no"],
     )
+    since = datetime.fromisoformat(asked.json()["started_at"])
+    assert since.timestamp() == pytest.approx(asked.json()["started"])
+    assert asked.json()["finished_at"] is None  # It only waits.
     wrong = api.ann.post(question["answer"], json={"choice": "yes"})
     assert (wrong.status_code, "asks for a form" in wrong.json()["detail"]) == (409, True)
     taken = api.ann.post(question["answer"], json={"choice": "yes", "form": {"channel": "blog"}})
     assert (taken.status_code, taken.json()["node"]) == (202, "ask")
     assert api.ann.post("/flows/ask", headers=headers).json() == {"publish": "ANN"}
+    ended = datetime.fromisoformat(api.ann.get(asked.json()["links"]["self"]).json()["finished_at"])
+    assert ended > since
+    assert ended.tzinfo is not None
 
 
 def test_a_stream_tells_progress_tokens_and_the_result(api: Api):
