@@ -7,7 +7,7 @@ as `run --reuse`, since that is what it is. A set that was interrupted goes on.
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from time import time
@@ -19,6 +19,7 @@ from anyio.streams.memory import MemoryObjectSendStream
 from flowengine.core.budget import Budget, Ledger
 from flowengine.core.context import EMPTY
 from flowengine.core.json_values import format_value
+from flowengine.core.records import ModelCall
 from flowengine.engine.ports import JournalStore, RunInfo
 from flowengine.errors import InputError
 from flowengine.evals.batch_collector import BatchPace, open_collector
@@ -30,6 +31,7 @@ from flowengine.evals.recorded_rows import recorded_rows
 from flowengine.evals.scoring import Score, Scorers, ScoringView
 from flowengine.evals.spending import Effort, NeededCalls, effort_of_calls, paid_calls
 from flowengine.flow import Flow
+from flowengine.models.vendors import is_stand_in
 from flowengine.nodes.code_digest import digest_of
 from flowengine.nodes.compiled_flow import CompiledFlow
 from flowengine.runtime.local.local import read_run
@@ -328,7 +330,7 @@ class EvalRun:
             asked, known = self.scorers.questions(view, result)
             scores |= known
         row = result.row._replace(data=data)
-        left = result._replace(run=None, row=row)
+        left = result._replace(run=None, row=row, has_stand_in=_has_stand_in(needed))
         return _Answered(row, key, sample, left, view, scores, asked, effort, effort_of_calls(paid))
 
     def _pair_of(self, key: str, sample: int) -> Mapping[str, Any] | None:
@@ -341,7 +343,7 @@ class EvalRun:
 
     def _row_of(self, answered: _Answered, judged: RowResult | None) -> EvalRow:
         result, scores = answered.result, dict(answered.scores)
-        paid, total = answered.paid, answered.needed
+        paid, total, is_offline = answered.paid, answered.needed, result.has_stand_in
         if judged is not None:
             run = judged.run
             if run is None and judged.run_id is not None and self.scorers.judging is not None:
@@ -353,6 +355,7 @@ class EvalRun:
             paid = paid.plus(effort_of_calls(paid_calls(events)))
             for each in efforts.values():
                 total = total.plus(each)
+            is_offline = is_offline or any(map(_has_stand_in, found.values()))
         order = self.scorers.specs
         return EvalRow(
             answered.key,
@@ -372,7 +375,12 @@ class EvalRun:
             _preview(answered.view.outputs),
             total.unpriced,
             paid.unpriced,
+            is_offline,
         )
+
+
+def _has_stand_in(calls: Iterable[ModelCall]) -> bool:
+    return any(is_stand_in(each.provider) for each in calls)
 
 
 def _preview(outputs: Mapping[str, Any]) -> str:

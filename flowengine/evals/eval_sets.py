@@ -51,6 +51,8 @@ class EvalRow(NamedTuple):
     """Of `calls`: those without a known price."""
     paid_unpriced_calls: int = 0
     """Of `paid_calls`: those without a known price."""
+    has_stand_in: bool = False
+    """Whether the offline stand-in gave an answer in it, to the judges too."""
 
     @property
     def place(self) -> tuple[str, int]:

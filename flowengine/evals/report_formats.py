@@ -265,7 +265,8 @@ def _comparison_object(found: Comparison) -> dict[str, Any]:
 
 def _row_object(row: EvalRow) -> dict[str, Any]:
     scores = {name: {"score": each.value, "reason": each.reason} for name, each in row.scores.items()}
-    return {**row._asdict(), "scores": scores}
+    fields = row._asdict()
+    return {**fields, "scores": scores, "stand_in": fields.pop("has_stand_in")}
 
 
 def without_nan(value: Any) -> Any:

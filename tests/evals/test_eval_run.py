@@ -205,6 +205,20 @@ async def test_a_set_that_another_process_is_at_work_on_stays_as_it_is(tmp_path:
     assert load_set(store, made.id) == made
 
 
+async def test_a_row_says_whether_the_stand_in_answered_also_where_its_answer_is_taken_again(tmp_path: Path) -> None:
+    path = project(tmp_path)
+    plain = json.loads(to_json(make_report(await score(path, MemoryStore()), None)))["rows"]
+    assert [each["stand_in"] for each in plain] == [False] * len(plain)
+    judge = '  kind: {judge: {model: offline, target: "{{ outputs.loud }}"}}\n'
+    path, store = project(tmp_path, EVAL.partition("  equal")[0] + judge), MemoryStore()
+    for _ in range(2):
+        report = make_report(await score(path, store), None)
+        judged = [each["stand_in"] for each in json.loads(to_json(report))["rows"] if each["judged"]]
+        assert judged
+        assert all(judged)
+    assert report.paid_calls == 0
+
+
 async def test_a_limit_stops_the_whole_eval(tmp_path: Path) -> None:
     judge = '  kind: {judge: {model: offline, target: "{{ outputs.loud }}"}}\n'
     path = project(tmp_path, EVAL.partition("  equal")[0] + judge + "limits: {model_calls: 1}\n")
