@@ -115,8 +115,8 @@ class PromptBuilder:
     """Whether there is nothing but the agent's own texts and tools."""
     _query: str = ""
     _packing: Packing = field(init=False)
-    _asked: Message | None = None
-    """As it was asked first; where contexts have changed since, something else is sent in its place."""
+    _question: Message | None = None
+    """The question as it was asked first; where contexts have changed since, something else is sent in its place."""
     _attachments: tuple[FileValue, ...] = ()
     _shared: str = ""
     _parts: Sequence[Part] = ()
