@@ -42,7 +42,7 @@ def check_arguments(
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """What an annotation asks for."""
+    """The kind of value that an annotation asks for."""
 
     fits: Callable[[Any], bool]
     one: str

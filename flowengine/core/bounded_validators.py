@@ -93,9 +93,10 @@ class _Meter:
     def __init__(self, values: float) -> None:
         self.steps = _STEPS + _STEPS_OF_VALUE * values
         self.known: dict[tuple[int, int], list[ValidationError]] = {}
-        """What a part says of a list or an object. Both live as long as the check, so no other gets their ids."""
+        """The errors that a part finds in a list or an object, by their ids. Both live as long as the check, so no
+        other gets their ids."""
         self.deadline = thread_time() + _SECONDS + _SECONDS_OF_VALUE * values
-        """Of this thread's own time, so that a busy machine changes nothing."""
+        """The end, in this thread's own time, so that a busy machine changes nothing."""
 
 
 @lru_cache(maxsize=512)
@@ -359,7 +360,7 @@ class _BriefDict(dict[Any, Any]):
 
 
 _HOLDING: Final = frozenset({_BriefList, _BriefDict})
-"""Of the values that `find_violations` asks about."""
+"""Classes of the lists and objects in the values that `find_violations` asks about."""
 _TYPES_OF: Final[Mapping[type[Any], tuple[str, ...]]] = {
     **{str: ("string",), _BriefText: ("string",), int: ("integer", "number"), float: ("number",)},
     **{bool: ("boolean",), _BriefList: ("array",), _BriefDict: ("object",)},

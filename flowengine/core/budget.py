@@ -33,7 +33,7 @@ __all__ = ["Budget", "Ledger", "Limit", "OnLimit", "Reservation", "Spending", "e
 Limit: TypeAlias = Literal["cost_usd", "tokens", "model_calls"]
 
 OnLimit: TypeAlias = Literal["fail", "pause", "partial"]
-"""What becomes of the part whose limit is reached; a ledger only hands it on."""
+"""The fate of the part whose limit is reached; a ledger only hands it on."""
 
 
 class Budget(NamedTuple):
@@ -49,7 +49,7 @@ class Spending(NamedTuple):
 
     model_calls: int = 0
     tokens: int = 0
-    """Of prompts and answers together."""
+    """Tokens of prompts and answers together."""
     cost_usd: float = 0.0
     unpriced_calls: int = 0
     """Those of `model_calls` whose price is unknown; they are not in `cost_usd`."""
@@ -122,7 +122,7 @@ class Ledger:
 
     @property
     def unrecorded_usd(self) -> float:
-        """What of `spent` are calls whose answers never came, each at the most that it could cost."""
+        """The part of `spent` for calls whose answers never came, each at the most that it could cost."""
         return self._unrecorded / _PICOS
 
     @property
@@ -170,7 +170,7 @@ class Ledger:
         raise waiter.answer
 
     def reserve_now(self, *, tokens: int, cost_usd: float | None) -> Reservation | None:
-        """As `reserve`, but None where the call would have to wait."""
+        """Reserves as `reserve` does, but returns None where the call would have to wait."""
         waiter = _Waiter(next(self._tickets), self, _amount_of_call(tokens, cost_usd))
         self._decide(waiter)
         if isinstance(waiter.answer, LimitError):

@@ -127,7 +127,7 @@ _cancelled_before: Final[WeakKeyDictionary[asyncio.Task[Any], int]] = WeakKeyDic
 
 
 def forget_cancellations() -> None:
-    """What this task was cancelled for until now is no cancellation of the run that it begins."""
+    """Forgets the cancellations of this task so far: they are none of the run that it begins."""
     task = _current_task()
     if task is not None and (task.cancelling() or task in _cancelled_before):
         _cancelled_before[task] = task.cancelling()

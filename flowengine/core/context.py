@@ -180,7 +180,7 @@ class NodeResult(NamedTuple):
     route: str | None = None
     """The label taken, for nodes that have routes."""
     result: Any = None
-    """What successors see as `result`, where it is more than the output (an `LLMResult`)."""
+    """The value that successors see as `result`, where it is more than the output (an `LLMResult`)."""
     routing: RoutingResult | FailedRouting | None = None
     """A `FailedRouting` only from a container whose last routing inside failed."""
     evaluation: EvaluationResult | FailedEvaluation | None = None
@@ -190,7 +190,7 @@ class NodeResult(NamedTuple):
     generation: Any = None
     """The generated content (`_last_generation`)."""
     kept: Mapping[str, Any] | None = None
-    """What the node's providers, typed contexts and skills keep for its descendants: name → JSON value.
+    """The values that the node's providers, typed contexts and skills keep for its descendants: name → JSON value.
     `conversation`, `memory` and `skills` are lists that are added to what ancestors keep; every other name is
     replaced."""
     given: str | None = None
@@ -211,13 +211,13 @@ class Fragment(NamedTuple):
     tokens: int | None = None
     """By real count; None where it was not counted yet."""
     priority: int = 0
-    """What is higher is dropped later."""
+    """The rank: a fragment of higher priority is dropped later."""
     pinned: bool = False
     """Never shortened and never dropped."""
     order: int = 0
     """Place in the prompt, ascending; equal places keep the order they came in."""
     label: str = ""
-    """What it is within its source (a path, a turn, a section), for the receipt."""
+    """The fragment's name within its source (a path, a turn, a section), for the receipt."""
     group: str = ""
     """Fragments of one group stay or go together (a tool call and its result)."""
     said: str = ""
@@ -267,7 +267,7 @@ async def ignore_record(record: Any) -> None:
 
 
 class Runtime(Protocol):
-    """What a running node has from the engine beside what its author reads. Outside a run it is empty."""
+    """The things that a running node has from the engine beside what its author reads. Outside a run it is empty."""
 
     @property
     def note(self) -> Note:
@@ -286,7 +286,7 @@ class Runtime(Protocol):
 
     @property
     def kept(self) -> Mapping[str, Any]:
-        """What providers, typed contexts and skills of this node's ancestors keep (`NodeResult.kept`)."""
+        """The values that providers, typed contexts and skills of this node's ancestors keep (`NodeResult.kept`)."""
         ...
 
     @property
@@ -488,7 +488,7 @@ class Context:
 
     @property
     def runtime(self) -> Runtime:
-        """What the engine gives nodes besides: for authors of kinds of nodes, not of functions."""
+        """The engine's services to nodes: for authors of kinds of nodes, not of functions."""
         return self._values["runtime"]
 
     @property

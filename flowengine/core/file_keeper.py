@@ -121,7 +121,7 @@ class FileKeeper:
         return await self._replace(value, name, 0)
 
     async def keep_soon(self, content: bytes, name: str = "") -> FileValue:
-        """As `keep`; beside the event loop where the content is long."""
+        """Keeps a file as `keep` does; beside the event loop where the content is long."""
         if len(content) <= _INLINE:
             return self.keep(content, name)
         return await anyio.to_thread.run_sync(self.keep, content, name)

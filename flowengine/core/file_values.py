@@ -48,7 +48,7 @@ class FileRules:
     max_run: int = 200 * 2**20
     """The same of all files of a run, equal ones counted once."""
     media_types: tuple[str, ...] = ("*/*",)
-    """What files may be, by their contents."""
+    """The media types that files may have, by their contents."""
     allow_urls: tuple[str, ...] = ()
     """Beginnings of the addresses that files may be fetched from (`address_rules`)."""
 

@@ -117,7 +117,7 @@ def describe_problems(check: Validator, value: Any) -> list[str]:
 
 
 def _tell(error: Any) -> tuple[str, str]:
-    """Where it is, and what."""
+    """Returns the path of an error, and its message."""
     return error.json_path[:_LONGEST], error.message[:_LONGEST]
 
 

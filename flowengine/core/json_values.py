@@ -77,7 +77,7 @@ def to_json_value(value: Any) -> Any:
 
 
 _IN_TEXT: Final = re.compile(rb'[^"\\\r\n]*+(?:\\.[^"\\\r\n]*+)*+', re.DOTALL)
-"""What stands in a text: no line ends in one, so none hides what follows."""
+"""The inside of a JSON text: no line ends in one, so none hides what follows."""
 
 
 MAX_VALUES: Final = 50_000
@@ -295,7 +295,7 @@ def _read_integer(text: str) -> int:
 
 
 def _refuse_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Of a name that stands twice, readers take one or the other."""
+    """Refuses a name that stands twice: readers would take one or the other."""
     entries = dict(pairs)
     if len(entries) < len(pairs):
         name = Counter(each for each, _ in pairs).most_common(1)[0][0]

@@ -25,7 +25,7 @@ from flowengine.errors import InputError
 __all__ = ["open_output", "tells_refusals", "write_output"]
 
 _STREAM_FOLDERS: Final = ("/dev", "/dev/fd", "/proc/self/fd")
-"""What is named there is a stream that somebody holds open, also where a shell led it into a file."""
+"""Folders whose names are streams that somebody holds open, also where a shell led them into a file."""
 _PART: Final = re.compile(r"[0-9a-f]{8}\.part")
 """How the name of a file ends that is being written."""
 _IN_PLACE: Final = (EACCES, EBUSY, EPERM, EXDEV)

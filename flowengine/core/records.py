@@ -84,21 +84,21 @@ class ModelCall(NamedTuple):
     error: str | None = None
     """Why the call failed for good, else None."""
     request: Mapping[str, Any] = {}
-    """What shaped the answer beside the messages: the model as it was asked for, temperature, schema, tools;
+    """The request beside the messages: the model as it was asked for, temperature, schema, tools;
     `extra` without its secrets."""
     vectors: Sequence[str] = ()
-    """Of embeddings: a vector for each message (32-bit floats in base64)."""
+    """The embeddings, a vector for each message (32-bit floats in base64)."""
     vendor_parts: Sequence[Mapping[str, Any]] = ()
-    """What the vendor wants back unchanged with the answer, such as signed thinking."""
+    """The parts that the provider wants back unchanged with the answer, such as signed thinking."""
     cache_write_tokens: int | None = None
     """The part of the prompt's that the vendor wrote to its cache."""
     reasoning_tokens: int | None = None
     """The part of the answer's that the model thought with."""
     timeline: Sequence[Mapping[str, Any]] = ()
-    """What came before the answer: `what` (`loading`, `queued`, `attempt`, `backoff` or `rate_limit`, see
+    """The steps before the answer: `what` (`loading`, `queued`, `attempt`, `backoff` or `rate_limit`, see
     `flowengine.models.call_timeline`), `ago` (seconds from its beginning to the call's end), `seconds`, `error`."""
     unanswered: int = 0
-    """Of `attempts`, those that were sent and neither answered nor refused: the vendor may bill them."""
+    """Those of `attempts` that were sent and neither answered nor refused: the provider may bill them."""
     may_be_billed_tokens: int = 0
     """At most so many, for those."""
     may_be_billed_usd: float | None = 0.0
@@ -154,7 +154,7 @@ class UsageTotals:
 
     @property
     def cost_usd(self) -> float | None:
-        """Of the calls with a known price; None where calls were made and none has one."""
+        """Dollars of the calls with a known price; None where calls were made and none has one."""
         return None if self.answered and not self.priced else self.known_cost
 
     @property
@@ -234,7 +234,7 @@ class Decided(NamedTuple):
     rule: str = ""
     """The rule of a join: `some`, `all` or `always`."""
     parents: Mapping[str, str] = {}
-    """Of a join: id of a node before → what had become of it; those that decided come first."""
+    """Ids of the nodes before a join → what had become of them; those that decided come first."""
     more: int = 0
     """How many nodes before it are not told of."""
 
@@ -337,7 +337,7 @@ class MapStopped(NamedTuple):
     done: Sequence[int]
     """Indices of the items whose results count."""
     cancelled: Sequence[int]
-    """Of those that had begun."""
+    """Indices of the items that had begun and were cancelled."""
     left: int
     """How many never began."""
     errors: Sequence[Mapping[str, Any]] = ()
@@ -350,11 +350,11 @@ class RoundEnded(NamedTuple):
     number: int
     """Counted from 0."""
     variables: Mapping[str, Any]
-    """What the round was entered with."""
+    """The variables that the round was entered with."""
     stopped: bool
     """Whether `until` was true after it."""
     best: Any = None
-    """What `best_by` gave for it; None where the loop has none, or where it gave nothing."""
+    """The value that `best_by` gave for it; None where the loop has none, or where it gave nothing."""
 
 
 class ApprovalRequested(NamedTuple):
@@ -377,7 +377,7 @@ class ApprovalRequested(NamedTuple):
     tool: str = ""
     """Name of the tool that is to be called; empty where no call is asked about."""
     arguments: Mapping[str, Any] | None = None
-    """What the tool is to be called with."""
+    """The arguments that the tool is to be called with."""
     key: str = ""
     """Hash of name and arguments (`tool_key`)."""
     occurrence: int = 0
@@ -402,7 +402,7 @@ class Notified(NamedTuple):
     asked: float
     """When the question was asked."""
     name: str = ""
-    """That of the question."""
+    """The name of the question."""
     error: str | None = None
     """Why it did not arrive; None: it did."""
     attempts: int = 1
@@ -417,9 +417,9 @@ class Answered(NamedTuple):
     by: str = ""
     """Who answered; `expired` where no one did in time."""
     form: Any = None
-    """What was filled in; of a call that was accepted the arguments, where a person changed them."""
+    """The values filled in; for an accepted call its arguments, where a person changed them."""
     name: str = ""
-    """That of the question."""
+    """The name of the question."""
 
 
 ACCEPT: Final = "accept"
@@ -449,7 +449,7 @@ class Reused(NamedTuple):
     node: str
     """The node's path there."""
     calls: Sequence[Any] = ()
-    """Where an agent made the result: the calls that it takes to make it again (`ModelCall`s without their messages,
+    """The calls that it takes to make the result again, where an agent made it (`ModelCall`s without their messages,
     `ToolCall`s). They were paid for there, and are not counted here."""
 
 

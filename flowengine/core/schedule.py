@@ -57,15 +57,15 @@ class Schedule:
     cron: str
     """When it runs: minute, hour, day, month, weekday."""
     timezone: str = "UTC"
-    """Where that is the time of day."""
+    """The time zone of `cron`."""
     inputs: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """Of each of its runs."""
+    """The inputs of each of its runs."""
     overlap: Overlap = "skip"
-    """What is done while the run before still goes on: `skip` it, `queue` it, or `cancel` the run before."""
+    """The answer to a tick while the run before still goes on: `skip` it, `queue` it, or `cancel` the run before."""
     catch_up: bool | Literal["last"] = False
     """Whether missed ticks run: all, the last one alone, or none."""
     queue: str = "default"
-    """Where workers take its runs from."""
+    """The queue that workers take its runs from."""
 
     @cached_property
     def _zone(self) -> ZoneInfo:
@@ -105,14 +105,14 @@ class ScheduleState(NamedTuple):
     last_run: str = ""
     """Id of the run that began last."""
     told: str = ""
-    """What became of the last tick that did not run."""
+    """The fate of the last tick that did not run."""
 
 
 class TickDecision(NamedTuple):
     """The actions that a schedule needs now."""
 
     state: ScheduleState
-    """As it is once that is done."""
+    """The state once that is done."""
     start: float | None = None
     """The tick whose run is to begin."""
     cancels: bool = False

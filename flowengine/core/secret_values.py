@@ -101,7 +101,7 @@ class Secrets:
         self._pieces = sorted(pieces, key=len, reverse=True)
         forms = {form for piece in self._pieces if len(piece) >= _LONG for form in _list_forms(piece)}
         self.forms: Final = sorted(forms, key=len, reverse=True)
-        """As they stand in a flat text."""
+        """The forms of the secrets in a flat text, longest first."""
 
     def holds(self, text: str) -> bool:
         """Tells whether a value is in the text, in any of its forms."""

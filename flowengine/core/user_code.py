@@ -130,8 +130,8 @@ def _is_cancellation(error: BaseException) -> bool:
 
 
 def failure_of_code(error: JournalError) -> RunError:
-    """What users' code failed with, where that is the record of another run, which it began or looked for: it ends a
-    node, and not the run as the failure of its own record does."""
+    """Makes the failure of users' code from an error of the record of another run, which it began or looked for: it
+    ends a node, and not the run as the failure of its own record does."""
     return RunError(describe_error(error))
 
 

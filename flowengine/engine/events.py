@@ -60,7 +60,7 @@ class ErrorInfo(NamedTuple):
     limit: str = ""
     """Which limit of that part: `cost_usd`, `tokens`, `model_calls` or `timeout`."""
     needed: float | None = None
-    """What that limit would have to be for the call that it refused."""
+    """The value of that limit with which the refused call would have fitted."""
 
 
 class RunStarted(NamedTuple):
@@ -80,13 +80,14 @@ class RunStarted(NamedTuple):
     engine: str = ""
     """Version of FlowEngine."""
     settings: Mapping[str, Any] = {}
-    """What the caller chose for this run: model override, limits."""
+    """The caller's choices for this run: model override, limits."""
     graph: Mapping[str, Any] = {}
     """The picture's skeleton, so that a run can be drawn without its flow: {"nodes": [[id, kind]], "edges":
     [[source, target, [labels]]], "state": {key: [merge rule, default]}}. A map, loop or subflow has a third
     item: the skeleton of its body, with `most` rounds where that is known."""
     kept: Mapping[str, Any] = {}
-    """What the run's session had kept before (`NodeResult.kept`); nothing for a run that was to begin later."""
+    """The values that the run's session had kept before (`NodeResult.kept`); empty for a run that was to begin
+    later."""
     code: Mapping[str, str] = {}
     """Node path → hash of the functions that it calls, where `fingerprints` do not count them."""
 
@@ -98,15 +99,15 @@ class RunResumed(NamedTuple):
 
     at: float
     fingerprints: Mapping[str, str] = {}
-    """Of the flow as it is now; empty where it did not change."""
+    """Fingerprints of the flow as it is now; empty where it did not change."""
     code: Mapping[str, str] = {}
     """Likewise, of the functions that nodes call (`RunStarted.code`)."""
     settings: Mapping[str, Any] = {}
-    """What was chosen anew; it stays chosen when the run is resumed again."""
+    """Settings chosen anew; they stay chosen when the run is resumed again."""
     repeats: Sequence[str] = ()
     """Paths of maps that had ended and are entered again, for the items that failed; what finished inside stays."""
     kept: Mapping[str, Any] | None = None
-    """What the run's session has kept (`RunStarted.kept`), where the run begins only now."""
+    """The values that the run's session has kept (`RunStarted.kept`), where the run begins only now."""
 
     as_dict = _as_dict
 
@@ -160,7 +161,7 @@ class NodeSkipped(NamedTuple):
     at: float
     cause: SkipCause
     why: Decided | None = None
-    """What was decided, with the values that it was decided by. Older journals do not say it."""
+    """The decision, with the values that it was made by. Older journals do not have it."""
 
     as_dict = _as_dict
 
@@ -182,14 +183,14 @@ class RunFinished(NamedTuple):
     """`running`: its writer let go of it, for another process to go on with it."""
     outputs: Mapping[str, Any] | None = None
     error: ErrorInfo | None = None
-    """Of the first failed node in topological order, or of the outputs."""
+    """The error of the first failed node in topological order, or of the outputs."""
     node: str | None = None
     """Path of the node that failed."""
     unkept: Sequence[str] = ()
     """Whose memories could not be kept that the run leaves, and why; a resumption tries again."""
     unrecorded_usd: float = 0.0
-    """Of calls so far that were sent and whose answer never came (cancelled, out of time), at the most that each could
-    cost; 0 where no limit of cost held."""
+    """Dollars of calls so far that were sent and whose answer never came (cancelled, out of time), at the most that
+    each could cost; 0 where no limit of cost held."""
 
     as_dict = _as_dict
 
@@ -259,6 +260,6 @@ class TokenStreamed(NamedTuple):
     """True for the first piece of an answer. What was told of the node before is then no part of it: it was said
     before a tool was called, or the call broke off and is made anew."""
     model: str = ""
-    """Of a piece without text, with which a call begins: the model that is asked now."""
+    """The model that is asked now, in a piece without text, with which a call begins."""
 
     as_dict = _as_dict

@@ -189,7 +189,7 @@ class Graph:
     index: Mapping[str, int]
     vertices: tuple[Vertex, ...]
     edges: tuple[Edge, ...]
-    """As declared, without repetitions."""
+    """The declared edges, without repetitions."""
     children: Sequence[tuple[int, ...]]
     """Node → children that it leads to without a route, ascending."""
     routes: Mapping[int, tuple[tuple[int, frozenset[str]], ...]]

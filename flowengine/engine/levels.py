@@ -39,7 +39,7 @@ __all__ = [
 
 
 class LevelBody(NamedTuple):
-    """What a container runs: a graph, and its nodes in topological order."""
+    """The body that a container runs: a graph, and its nodes in topological order."""
 
     graph: Graph
     nodes: Sequence[Node]
@@ -90,13 +90,13 @@ class Level:
             raise timeout_error(ledger)
 
     def make_context(self, **names: Any) -> FinalContext:
-        """What is seen once all its nodes are settled. `names`: variables that are known only now."""
+        """Makes the context that is seen once all nodes are settled. `names`: variables that are known only now."""
         if names:
             self.walk.variables = freeze({**self.walk.variables, **names})
         return FinalContext(self.walk)
 
     def contribution(self) -> Mapping[str, Any]:
-        """What its nodes wrote, as one write, the engine's own keys included."""
+        """Returns the writes of all its nodes, as one write, the engine's own keys included."""
         return self.walk.store.contribution(self.walk.final())
 
 
@@ -150,7 +150,7 @@ def timeout_error(ledger: Ledger) -> LimitError:
 
 
 def history_of(context: Context) -> History:
-    """What earlier owners of a container's run left behind."""
+    """Returns the history that earlier owners of a container's run left behind."""
     return _runtime_of(context).walk.history
 
 

@@ -45,7 +45,7 @@ def _append(value: Any, contributions: Sequence[Any]) -> Any:
 
 
 def _union(value: Any, contributions: Sequence[Any]) -> Any:
-    """As `append`, each item once, at its first place. Items need not be hashable."""
+    """Appends as `append` does, but each item once, at its first place. Items need not be hashable."""
     values: list[Any] = []
     marks: set[Any] = set()
     for each in _append(value, contributions):
@@ -113,7 +113,7 @@ _CONTRIBUTION: Final[Mapping[str, str]] = {
     "min": "number",
     "update": "object",
 }
-"""What one contribution must be; it goes before the declared type."""
+"""The type that one contribution must have; it goes before the declared type."""
 
 
 def check_contribution(key: str, declared: StateKey, value: Any) -> None:

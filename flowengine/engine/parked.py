@@ -36,7 +36,7 @@ class Entrance(Protocol):
 
 @dataclass(slots=True, eq=False)
 class Parked:
-    """What waits in one run."""
+    """The nodes of one run that wait for an answer."""
 
     mailbox: Mailbox
     journal: Journal

@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 Durability = Literal["full", "process", "memory"]
-"""What a store keeps of what it took: through a failure of the machine, of the process, or neither."""
+"""The failures that a store's events survive: a failure of the machine, of the process, or neither."""
 
 
 class Skip(NamedTuple):
@@ -48,7 +48,7 @@ class Known(NamedTuple):
 
     result: NodeResult
     record: Any
-    """What is told of it."""
+    """The record that the journal gets of it."""
 
 
 Ended: TypeAlias = NodeResult | Skip | Park | CalledOff | Known

@@ -138,8 +138,8 @@ _OF_AN_ANSWER: Final = frozenset(("OutputError", "UnusableAnswerError", "RouteEr
 
 
 def _select_sound(records: Sequence[Any], error: ErrorInfo) -> list[Any]:
-    """What a failed attempt leaves to the next: all but the answer that it failed by, questions that are still open or
-    were refused, and what the node itself decided or counted."""
+    """Selects the records that a failed attempt leaves to the next: all but the answer that it failed by, questions
+    that are still open or were refused, and what the node itself decided or counted."""
     calls = [each for each in records if type(each) is ModelCall and each.error is None]
     is_unfit = bool(calls) and (error.type in _OF_AN_ANSWER or calls[-1].finish_reason == "content_filter")
     unfit = calls[-1] if is_unfit else None
@@ -200,7 +200,7 @@ class History:
 
     def __init__(self, events: Iterable[Event] = ()) -> None:
         self.attempts = Attempts()
-        """What nodes recorded that have not finished."""
+        """Records of nodes that have not finished."""
         self.unrecorded_usd = 0.0
         """Dollars of calls whose answers are not on record."""
         self._spent: dict[str, Spending] = {}
@@ -270,7 +270,7 @@ class History:
         self._levels[prefix].append(event)
 
     def prefixes(self) -> Collection[str]:
-        """Of all levels that were entered."""
+        """Returns the prefixes of all levels that were entered."""
         return self._levels.keys()
 
     def forget(self, node: str) -> None:
@@ -384,8 +384,8 @@ def _find_overtaken(graph: Graph, starts: Mapping[int, int]) -> frozenset[int]:
 
 
 def answer_to(graph: Graph, number: int, path: str, error: ErrorInfo) -> OnError:
-    """What a failure of a node means: its `on_error`, but for the limit of a larger part, which only that part may
-    handle."""
+    """Returns what a failure of a node leads to: its `on_error`, but for the limit of a larger part, which only that
+    part may handle."""
     if error.part is not None and error.part != path:
         return "fail"
     return graph.vertices[number].on_error

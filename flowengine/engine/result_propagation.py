@@ -16,7 +16,7 @@ from flowengine.errors import AmbiguousResultError
 __all__ = ["NOTHING", "ResultPropagation"]
 
 NOTHING: Final = object()
-"""What is received where nothing was passed on; None is a value."""
+"""The value received where nothing was passed on; None is a value."""
 
 _ENTERING: Final = -1
 _NOWHERE: Final = -2
@@ -74,7 +74,8 @@ class ResultPropagation:
             return None
 
     def _work_out(self, number: int) -> tuple[int, Any]:
-        """Of this node and, before it, of the transparent ones that it depends on; without recursion."""
+        """Works out the result of this node and, before it, of the transparent ones it depends on; without
+        recursion."""
         todo = [number]
         while todo:
             at = todo[-1]

@@ -292,7 +292,7 @@ class Scheduler:
         self._walk.stop()
 
     async def _run_cancellable(self, number: int) -> bool:
-        """As `_run_node`, in a scope of its own that an unhandled failure elsewhere cancels."""
+        """Runs a node as `_run_node` does, in a scope of its own that an unhandled failure elsewhere cancels."""
         suspended = True
         with anyio.CancelScope() as scope:
             self._scopes.add(scope)

@@ -58,8 +58,8 @@ KEPT: Final[Mapping[str, Merge]] = {
     "=kept:memory": "append",
     "=kept:skills": "union",
 }
-"""What nodes keep for their descendants (`NodeResult.kept`) and is added up; a flow may add names. Any other name is
-replaced, and a name of `IN_ORDER` only by a node that comes after the one that kept it."""
+"""Names under which nodes keep values for their descendants (`NodeResult.kept`) that are added up; a flow may add some.
+Any other name is replaced, and a name of `IN_ORDER` only by a node that comes after the one that kept it."""
 IN_ORDER: Final = "context:"
 """How names begin that no two nodes without an order may keep something under: data of typed contexts."""
 

@@ -79,7 +79,7 @@ STATUS: Final[tuple[NodeStatus, ...]] = (
     "cancelled",
     "waiting",
 )
-"""What each inner status is called outside."""
+"""Inner status → its name outside."""
 
 Decision = tuple[int, SkipCause]
 """A node that was skipped by the walk itself, and why."""
@@ -185,7 +185,7 @@ class Walk:
         self.history = history or History()
         past = past_of(graph, self.history.of(prefix), prefix)
         self.attempts = self.history.attempts
-        """What nodes recorded that have not finished; of all levels."""
+        """Records of nodes that have not finished; of all levels."""
         self.inside: set[Walk] = set()
         """The levels that are under way inside this one's nodes."""
         self._entering = received
@@ -220,7 +220,8 @@ class Walk:
 
     @property
     def passing(self) -> ResultPropagation:
-        """What each node receives as `result`. It knows the walk, so one that is never asked is no cycle to collect."""
+        """The value that each node receives as `result`. It knows the walk, so one that is never asked is no cycle to
+        collect."""
         if self._passing is None:
             self._passing = ResultPropagation(self.graph, self.result_of, self._entering)
         return self._passing
@@ -378,7 +379,7 @@ class Walk:
             self._settle(number, SKIPPED)
 
     def answer_to(self, number: int, error: ErrorInfo) -> OnError:
-        """What a failure of a node means."""
+        """Returns what a failure of a node leads to."""
         return answer_to(self.graph, number, self.path_of(number), error)
 
     def _halt(self) -> None:
@@ -484,7 +485,7 @@ class Walk:
         return Decided("join", answer, rule=rule, parents=fates, more=max(0, len(parents) - _MAX_TOLD))
 
     def _fate(self, number: int, labels: frozenset[str] | None) -> str:
-        """What became of a node, as one that follows it is told; `labels` of it lead there."""
+        """Describes the fate of a node to one that follows it; `labels` of it lead there."""
         status = self._statuses[number]
         if status == HANDLED:
             return "failed, and was handled"
@@ -517,7 +518,7 @@ class Walk:
         self.ready = deque(number for number in self.ready if self._statuses[number] == READY)
 
     def _forget(self, past: RestoredPast) -> None:
-        """What is behind a node that runs again begins anew: nothing inside it counts as done."""
+        """Forgets what is done inside a node that runs again: nothing in it counts any more."""
         behind = [each for each in (*past.settled, *past.unfinished) if self._statuses[each] == PENDING]
         for number in {*behind, *past.stale}:
             self.history.forget(self.path_of(number))
@@ -556,7 +557,7 @@ class Walk:
         return STATUS[self._statuses[self.graph.index[node]]]
 
     def result_of(self, number: int) -> NodeResult | None:
-        """What a node returned; None unless it succeeded."""
+        """Returns the result of a node; None unless it succeeded."""
         return self._results[number] if self._statuses[number] == SUCCEEDED else None
 
     def cause_of(self, number: int) -> SkipCause | None:
@@ -586,7 +587,7 @@ class Walk:
         return Conflict(key, first, second)
 
     def final(self) -> Layer:
-        """Where the states that all nodes left behind meet."""
+        """Returns the layer in which the states of all leaves meet."""
         layers = [self._layers_after[number] for number in self.graph.leaves]
         return layers[0] if len(layers) == 1 else self.store.meet(len(self.graph), layers)
 

@@ -18,4 +18,4 @@ from typing import Any, Final
 __all__ = ["MORE_RECOGNIZERS"]
 
 MORE_RECOGNIZERS: Final[list[Callable[[], Sequence[Any]]]] = []
-"""What else gives recognizers to every masker that is made, such as the project of the working folder."""
+"""Further sources of recognizers for every masker that is made, such as the project of the working folder."""

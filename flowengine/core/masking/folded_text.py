@@ -35,7 +35,7 @@ _LONG_VOWEL: Final = re.compile("(?<=[0-9])ー(?=[0-9])")
 _UNSEEN: Final = re.compile(
     "[\u00ad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufe00-\ufe0f\ufeff]+"
 )
-"""What is not seen: soft hyphens, joiners, marks of direction."""
+"""Invisible characters: soft hyphens, joiners, marks of direction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Folded:
 
     text: str
     places: Sequence[tuple[int, int]] | None = None
-    """Of each letter in the text itself; None: each keeps its place."""
+    """The place of each letter in the text itself; None: each keeps its place."""
 
     def start(self, at: int) -> int:
         """Returns where the folded letter at this position begins in the original text."""

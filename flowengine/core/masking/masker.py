@@ -87,7 +87,7 @@ BUILT_IN: Final[dict[str, tuple[Recognizer, ...]]] = {
     "iban": patterns.IBAN,
     "phone": patterns.PHONE,
 }
-"""Where two find the same text, the earlier one names it."""
+"""The built-in recognizers by name; where two find the same text, the earlier one names it."""
 
 DEFAULT: Final[tuple[Recognizer, ...]] = tuple(each for found in BUILT_IN.values() for each in found)
 
@@ -133,7 +133,7 @@ def _recognizers_of(name: str) -> tuple[Recognizer, ...]:
 
 
 def usual_recognizers() -> tuple[Recognizer, ...]:
-    """What a masker looks for where nothing else is said."""
+    """Returns the recognizers of a masker that is given none."""
     if not _made and not MORE_RECOGNIZERS:
         return DEFAULT
     more = (each for source in MORE_RECOGNIZERS for each in source())
@@ -156,9 +156,9 @@ class Masker:
     """
 
     def __init__(self, recognizers: Sequence[Recognizer] | None = None, key: bytes | None = None) -> None:
-        """Of recognizers that find the same text, the earlier one names it; None: those that are built in, those that
-        this process has registered, and those of its project. `key`: a secret; processes that share it give the same
-        tokens. None: a new one."""
+        """`recognizers`: where two find the same text, the earlier one names it; None: those that are built in, those
+        that this process has registered, and those of its project. `key`: a secret; processes that share it give the
+        same tokens. None: a new one."""
         self.recognizers = usual_recognizers() if recognizers is None else tuple(recognizers)
         self.is_built_in = all(each in DEFAULT for each in self.recognizers)
         self._key = hashlib.sha256(secrets.token_bytes(16) if key is None else key).digest()
@@ -214,7 +214,7 @@ class Masker:
             yield name
 
     def _token(self, kind: str, value: str) -> str:
-        """Of the value as it is folded: an address in full-width letters is the same address."""
+        """Returns the token of the folded value: an address in full-width letters is the same address."""
         message = f"{kind}\0{fold_text(value).text}".encode("utf-8", "replace")
         digest = hashlib.blake2s(message, key=self._key, digest_size=4).hexdigest()
         return f"<{kind}:{digest.translate(_LETTERS)}>"
@@ -243,12 +243,12 @@ _NAMING: Final = (
     *("revision", "rev", "firmware", "tag"),
 )
 _NAMING_LETTERS: Final = "電話电话手机携帯座番号码は是为為「『パスワード暗証密碼口令钥秘牌トークンバジョ版本ー"
-"""Of every word in the patterns that names what follows, and the mark that may stand for a dash."""
+"""Letters of every word in the patterns that names what follows, and the mark that may stand for a dash."""
 
 _AFTER_SPACE: Final = "(?:(?<=[a-z;!?])|(?<=[^0-9],))" + "".join(f"(?<!(?i:{word}))" for word in _NAMING) + "[ ]"
 _AFTER_LETTER: Final = f"(?![{_NAMING_LETTERS}])[\u3001-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]"
 _LINE_END: Final = "(?<![0-9]{4})(?<![0-9]{4}[ -])(?<![0-9]{4}\r)(?<![0-9]{4}[ -]\r)\n"
-"""Where no card number may go on in the next line."""
+"""The line ends behind which no card number may go on."""
 _CUT: Final = re.compile(f"{_LINE_END}|{_AFTER_LETTER}|{_AFTER_SPACE}")
 _QUOTED: Final = re.compile(r'"[^"@\n]{0,64}(?:"(?:@|\Z)|\Z)')
 _CUT_LINES: Final = re.compile("\n")

@@ -27,7 +27,7 @@ class FoundSpan(NamedTuple):
     start: int
     end: int
     kind: str
-    """What it is: upper-case ASCII letters, digits and `_`; it stands in the token."""
+    """The kind of value: upper-case ASCII letters, digits and `_`; it stands in the token."""
 
 
 class Recognizer(Protocol):
@@ -82,7 +82,7 @@ class Pattern:
 # --- Mail addresses
 
 _LETTERS: Final = "A-Za-z0-9À-ÖØ-öø-ɏͰ-ϿЀ-ӿԱ-ևא-תء-يऀ-ॿก-๎"
-"""Of scripts that leave blanks between words: with others an address would take in the text before it."""
+"""Letters of scripts that leave blanks between words: with others an address would take in the text before it."""
 _LOCAL: Final = _LETTERS + "._%+'’-"
 _DOMAIN: Final = (
     rf"(?:[{_LETTERS}](?:[{_LETTERS}-]{{0,62}}[{_LETTERS}])?\.){{1,8}}"

@@ -34,7 +34,7 @@ __all__ = [
 T = TypeVar("T")
 
 SQLITE_ERRORS: Final = (sqlite3.Error, UnicodeError)
-"""What Python's sqlite3 raises; a message that quotes a damaged file may be no text."""
+"""The errors that Python's sqlite3 raises; a message that quotes a damaged file may be no text."""
 
 
 class Identity(NamedTuple):

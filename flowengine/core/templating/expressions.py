@@ -94,7 +94,7 @@ class ExpressionCompiler:
         return self._bare and not self._guarded and isinstance(node, _READS)
 
     def _telling(self, node: nodes.Node, source: Closure | str, steps: tuple[Step, ...] = ()) -> Closure:
-        """Of an expression that decides: what it reads is told where somebody asks for it, and is there. A path that
+        """Compiles an expression that decides: its reading goes to whoever asks for it, and must be there. A path that
         starts at an outer name is read here, for most decisions read nothing else."""
         text, must_be_there = describe_source(node), self._must_be_there(node)
         name, read = (source, None) if isinstance(source, str) else ("", source)

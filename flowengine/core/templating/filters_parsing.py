@@ -34,7 +34,7 @@ _LONGEST_SEARCHED: Final = 100_000
 _LONGEST_PATTERN: Final = 500
 _MOST_UNROLLED: Final = 10_000
 _SECONDS: Final = 0.08
-"""What the whole fuel of an evaluation is worth in a search."""
+"""Seconds of search that the whole fuel of an evaluation is worth."""
 _COUNT: Final = re.compile(r"(\)\s*)?\{\s*(\d{0,9})\s*,?\s*(\d{0,9})")
 _UNBOUNDED: Final = re.compile(r"\(\?(?:R|[+-]?\d|&|P>|\(DEFINE\)|[\w-]*x)")
 """A group that calls itself, and spaces that mean nothing, behind which a count could hide."""

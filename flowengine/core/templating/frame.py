@@ -93,7 +93,7 @@ class Slot(NamedTuple):
     name: str
     at: int
     outer: Slot | None
-    """What the name means while no `set` has reached it; None for the outer name."""
+    """The slot that the name means while no `set` has reached it; None for the outer name."""
 
 
 class Bindings:
@@ -181,7 +181,7 @@ def computed_path(start: Closure, steps: tuple[Step, ...]) -> Closure:
 
 
 def follow(value: Any, steps: tuple[Step, ...]) -> Any:
-    """What stands at the end of a path of fields and positions."""
+    """Returns the value at the end of a path of fields and positions."""
     for key, text in steps:
         if type(value) in _DICTS:
             entry = value.get(key, _ABSENT)

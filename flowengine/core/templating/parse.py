@@ -33,11 +33,11 @@ GUARDING_TESTS: Final = frozenset({"defined", "undefined"})
 _NEEDING_TESTS: Final = frozenset({"divisibleby", "even", "odd", "<", "<=", ">", ">=", "lt", "le", "gt", "ge"})
 _UNNEEDING: Final = frozenset({"eq", "ne"})
 _COUNTING_FILTERS: Final = frozenset({"abs", "count", "float", "int", "length", "round", "wordcount"})
-"""Of a text they give a number."""
+"""Filters that give a number for a text."""
 _SHOWING_FILTERS: Final = frozenset(
     {"capitalize", "d", "default", "e", "escape", "indent", "lower", "string", "title", "tojson", "trim", "upper"}
 )
-"""Of a value they give all that can be read in it."""
+"""Filters that give all that can be read in a value."""
 
 
 class Reference(NamedTuple):
@@ -53,7 +53,7 @@ class Reference(NamedTuple):
     """It stands in `default(…)`, in `or`, in `is defined`, in the test of an `if`, or under an `if` (or
     behind an `and`) that tests it."""
     carried: bool = True
-    """What it says may be part of what the template gives: it is not only compared, counted or tested."""
+    """Whether its value may be part of what the template gives: it is not only compared, counted or tested."""
     whole: bool = True
     """It is given as it is, and always: not under a condition, in a loop, by an index, or cut by a filter."""
     compared: tuple[str, ...] = ()
@@ -89,7 +89,7 @@ class _Collector:
     def __init__(self) -> None:
         self.found: list[tuple[int, tuple[str, ...], bool, bool, bool, bool, tuple[str, ...], bool]] = []
         self._compared: tuple[str, ...] = ()
-        """What the path that is visited next is compared with."""
+        """The texts that the path visited next is compared with."""
         self._bound: list[dict[str, bool]] = [{}]
         """Names of each block; False where the `set` stands under an `if`, and may be passed by."""
         self._tested: list[tuple[str, ...]] = []
