@@ -54,10 +54,10 @@ def load_flow(
     >>> load_flow(text="{flowengine: v1, name: hello, nodes: {greet: {prompt: Say hello.}}}").name
     'hello'
     """
-    loaded = _load(path, text, project, warnings=False, files=files)
-    if loaded.spec is None:
-        raise FlowError(loaded.diagnostics)
-    return loaded.spec
+    outcome = _load(path, text, project, warnings=False, files=files)
+    if outcome.spec is None:
+        raise FlowError(outcome.diagnostics)
+    return outcome.spec
 
 
 def check_file(
@@ -154,9 +154,9 @@ def _load_one(
     spec, structural = _structure(data, source, gaps)
     problems += structural
     if spec is not None:
-        placed = spec.with_source(source)
-        problems += check_meaning(placed, project, subflows, whole=not problems, warnings=warnings)
-        problems += check_models(placed, models) if models is not None else ()
+        spec_with_source = spec.with_source(source)
+        problems += check_meaning(spec_with_source, project, subflows, whole=not problems, warnings=warnings)
+        problems += check_models(spec_with_source, models) if models is not None else ()
         beside |= {each.file for each in problems if each.code == "FE921"}  # What acts may stand in a subflow's file.
     failed = any(each.severity == "error" for each in problems)
     return Loaded(None if failed else spec, _sort_problems(problems, beside - {file}))

@@ -123,17 +123,17 @@ class Mending:
                 self._mend(path, problem, drop_nodes)
 
     def _mend(self, path: KeyPath, problem: Problem, drop_nodes: bool) -> None:
-        code, proposed = problem.diagnostic.code, _proposed_name(problem.diagnostic.hint)
+        code, proposal = problem.diagnostic.code, _proposed_name(problem.diagnostic.hint)
         value = self._copy.at(path)
         last, node = str(path[-1]), key_path(node_at(path))
         if node and drop_nodes:
             self._replace(node, _STAND_IN_NODE, self._copy.at(node))
-        elif code == "FE201" and self._rename(path, proposed):
+        elif code == "FE201" and self._rename(path, proposal):
             return
         elif code == "FE206" and not re.fullmatch(ID_PATTERN, last):
-            self._name(path, proposed)
+            self._name(path, proposal)
         elif code == "FE204" and path == node:
-            self._type(path, cast("dict[str, Any]", value), proposed)
+            self._type(path, cast("dict[str, Any]", value), proposal)
         elif path == node and is_map(value):  # A condition without any of its three forms.
             form = "call" if "routes" in value else "if"
             self._replace((*path, form), _STAND_INS[form], None, missing=True)
@@ -142,7 +142,7 @@ class Mending:
         elif len(path) > 1 and path[0] == "inputs":
             self._copy.put(path[:2], _STAND_IN_INPUT)
         elif code == "FE201":
-            self._remove(path, value, is_clear=proposed is not None or last in _known_keys())
+            self._remove(path, value, is_clear=proposal is not None or last in _known_keys())
         else:
             self._replace(path, self._stand_in(path), value, missing=problem.lacks is not None)
 
@@ -178,28 +178,28 @@ class Mending:
         self._gap_places.add(path[:-1])
         self._copy.put(path, new)
 
-    def _rename(self, path: KeyPath, proposed: str | None) -> bool:
+    def _rename(self, path: KeyPath, proposal: str | None) -> bool:
         """A misspelt key takes the place of the one that is probably meant; False where that is there too."""
         holder = self._copy.at(path[:-1])
-        if proposed is None or not is_map(holder) or proposed in holder:
+        if proposal is None or not is_map(holder) or proposal in holder:
             return False
-        self._copy.rename(path, proposed)
-        self._source.call(path, proposed)
+        self._copy.rename(path, proposal)
+        self._source.call(path, proposal)
         return True
 
-    def _name(self, path: KeyPath, proposed: str | None) -> None:
+    def _name(self, path: KeyPath, proposal: str | None) -> None:
         """A name that cannot be declared becomes one that can."""
         holder = cast("dict[str, Any]", self._copy.at(path[:-1]))
-        name = proposed if proposed is not None and re.fullmatch(ID_PATTERN, proposed) else "unnamed"
+        name = proposal if proposal is not None and re.fullmatch(ID_PATTERN, proposal) else "unnamed"
         while name in holder:
             name += "_"
         self._gaps.note_word(str(path[-1]))
         self._copy.rename(path, name)
         self._source.call(path, name)
 
-    def _type(self, path: KeyPath, node: dict[str, Any], proposed: str | None) -> None:
+    def _type(self, path: KeyPath, node: dict[str, Any], proposal: str | None) -> None:
         """A node of an unknown type is of the one that is probably meant."""
-        kind = proposed or _type_by_keys(node.keys())
+        kind = proposal or _type_by_keys(node.keys())
         if kind is None:
             self._replace(path, _STAND_IN_NODE, node)
         else:

@@ -175,22 +175,22 @@ def _without_keys(table: Any) -> Any:
 _OF_KEYS: Final = frozenset({"key_env", "key_command"})
 
 
-def _both(own: ProviderSettings | None, bundled: ProviderSettings) -> ProviderSettings:
+def _both(own: ProviderSettings | None, from_bundle: ProviderSettings) -> ProviderSettings:
     """This machine's own settings of a vendor, and the run's where it has none.
 
     Who is asked at an address of the run's is never asked through a library that looks for keys by itself.
     """
     if own is None:
-        is_foreign = bundled.base_url is not None
-        return bundled._replace(is_foreign=is_foreign, adapter=None if is_foreign else bundled.adapter)
+        is_foreign = from_bundle.base_url is not None
+        return from_bundle._replace(is_foreign=is_foreign, adapter=None if is_foreign else from_bundle.adapter)
     both = own._replace(
-        limits=own.limits or bundled.limits,
-        adapter=own.adapter or bundled.adapter,
-        structured_output=own.structured_output or bundled.structured_output,
+        limits=own.limits or from_bundle.limits,
+        adapter=own.adapter or from_bundle.adapter,
+        structured_output=own.structured_output or from_bundle.structured_output,
     )
-    if own.base_url is not None or bundled.base_url is None:
+    if own.base_url is not None or from_bundle.base_url is None:
         return both
-    return both._replace(base_url=bundled.base_url, is_foreign=True, adapter=None)
+    return both._replace(base_url=from_bundle.base_url, is_foreign=True, adapter=None)
 
 
 def _table(tables: Mapping[str, Any], name: str) -> Mapping[str, Any]:

@@ -329,10 +329,8 @@ def _colon(value: Any) -> str:
 
 
 def _as_name(value: str) -> str:
-    proposed = "".join(each if each.isascii() and each.isalnum() else "_" for each in value.lower()).lstrip(
-        "_0123456789"
-    )
-    return f"; did you mean '{proposed}'?" if proposed else ""
+    name = "".join(each if each.isascii() and each.isalnum() else "_" for each in value.lower()).lstrip("_0123456789")
+    return f"; did you mean '{name}'?" if name else ""
 
 
 def _out_of_range(mistake: _Mistake, nearest: Nearest) -> _Words:

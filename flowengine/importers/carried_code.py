@@ -287,10 +287,10 @@ def wrap_function(
     """
     signature = function.args
     head = [re.sub(r"^\w+", lambda one: argument_name(one[0]), each) for each in parameters_of(function)][is_method:]
-    passed = [argument_name(each.arg) for each in signature.posonlyargs][is_method:]
+    arguments = [argument_name(each.arg) for each in signature.posonlyargs][is_method:]
     by_name = [*signature.args, *signature.kwonlyargs][is_method and not signature.posonlyargs :]
-    passed += [f"{each.arg}={argument_name(each.arg)}" for each in by_name]
-    passed += [f"**{signature.kwarg.arg}"] if signature.kwarg and not is_method else []
+    arguments += [f"{each.arg}={argument_name(each.arg)}" for each in by_name]
+    arguments += [f"**{signature.kwarg.arg}"] if signature.kwarg and not is_method else []
     is_async = isinstance(function, ast.AsyncFunctionDef)
-    body = f"return {'await ' if is_async else ''}{called}({', '.join(passed)})"
+    body = f"return {'await ' if is_async else ''}{called}({', '.join(arguments)})"
     return Wrapper(head, module, function.name, body, is_async=is_async)

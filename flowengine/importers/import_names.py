@@ -28,8 +28,8 @@ class Names:
     def id(self, name: object, otherwise: str = "step") -> str:
         """An id for a name of the source."""
         plain = unicodedata.normalize("NFKD", str(name)[:200]).encode("ascii", "ignore").decode()
-        spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", plain)
-        base = re.sub(r"[^a-z0-9]+", "_", spaced.lower()).strip("_")[:80].strip("_")
+        words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", plain)
+        base = re.sub(r"[^a-z0-9]+", "_", words.lower()).strip("_")[:80].strip("_")
         base = base if not base[:1].isdigit() else f"n_{base}"
         base = base or otherwise
         number, candidate = self._last.get(base, 1), base

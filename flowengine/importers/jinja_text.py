@@ -78,13 +78,13 @@ def convert(text: str, names: Mapping[str, str], *, trim_blocks: bool = False) -
     text = text.replace("\r\n", "\n")
     if not has_tags(text):
         return Converted(text)
-    changed = _trim_blocks(text) if trim_blocks else text
-    changed = _fill_fields(_replace_methods(changed))
+    template = _trim_blocks(text) if trim_blocks else text
+    template = _fill_fields(_replace_methods(template))
     try:
-        parsed = parse_template(changed)
+        tree = parse_template(template)
     except TemplateSyntaxError as error:
         return Converted(text, str(error))
-    return _rename(changed, parsed, names)
+    return _rename(template, tree, names)
 
 
 def _trim_blocks(text: str) -> str:
@@ -147,11 +147,11 @@ def _fill_fields(text: str) -> str:
     return "".join([*parts, text[at:]])
 
 
-def _rename(text: str, parsed: ParsedTemplate, names: Mapping[str, str]) -> Converted:
+def _rename(text: str, tree: ParsedTemplate, names: Mapping[str, str]) -> Converted:
     starts = [0, *(match.end() for match in re.finditer("\n", text))]
     edits: dict[int, tuple[str, str]] = {}
     missing: dict[str, None] = {}
-    for reference in parsed.references:
+    for reference in tree.references:
         name = reference.path[0]
         instead = names.get(name)
         if reference.may_be_own:

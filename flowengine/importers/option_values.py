@@ -58,10 +58,10 @@ def drop_refused(model: str | None, keys: dict[str, Any]) -> list[str]:
     except ModelConfigError:
         return []
     options = {key: keys[key] for key in (*RANGES, "stop") if key in keys}
-    refused = list(find_refusals(vendor.provider, vendor.name, options))
+    refusals = list(find_refusals(vendor.provider, vendor.name, options))
     return [
         f"`{each.option}` is left out, since {each.reason}"
-        for each in refused
+        for each in refusals
         if keys.pop(each.option, None) is not None
     ]
 

@@ -141,10 +141,10 @@ def _list_files(project: ImportedProject) -> Iterator[tuple[str, bytes | str]]:
         yield _SAMPLE_PATH, _SAMPLE_IMAGE
 
 
-def _is_safe(carried: CarriedFile) -> bool:
-    parts = PurePosixPath(carried.path).parts
+def _is_safe(file: CarriedFile) -> bool:
+    parts = PurePosixPath(file.path).parts
     is_own = parts[:1] == () or parts[0] in OWN_FILES
-    return not (is_own or carried.path.startswith("/") or any(is_withheld(each) for each in parts))
+    return not (is_own or file.path.startswith("/") or any(is_withheld(each) for each in parts))
 
 
 # --- Flow files

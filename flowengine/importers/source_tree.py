@@ -142,10 +142,10 @@ class SourceTree:
             raise SourceError(f"'{path:.200}' cannot be a path")
         if PurePosixPath(path.replace("\\", "/")).is_absolute() or ":" in path[:3]:
             raise SourceError(f"the path '{path:.200}' is not relative")
-        joined = os.path.normpath(PurePosixPath(base, path.replace("\\", "/")))
-        if joined.startswith(".."):
+        path_from_root = os.path.normpath(PurePosixPath(base, path.replace("\\", "/")))
+        if path_from_root.startswith(".."):
             raise SourceError(f"the path '{path:.200}' leaves the folder that is imported")
-        return PurePosixPath(joined).as_posix()
+        return PurePosixPath(path_from_root).as_posix()
 
     def files(self, below: str = ".") -> Iterator[str]:
         """The paths of the regular files below a folder, sorted; no links, nothing hidden, no keys."""

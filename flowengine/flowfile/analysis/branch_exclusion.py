@@ -109,10 +109,10 @@ class _Choices(_Tree):
             return one_side, True
         if self._chooser[one_side] != self._chooser[other_side]:
             return self.up[one_side], False
-        joined = self.choice(
+        union = self.choice(
             self._chooser[one_side], self._labels[one_side] | self._labels[other_side], self.up[one_side]
         )
-        return joined, one_side == one and other_side == other
+        return union, one_side == one and other_side == other
 
     def exclude(self, one: int, other: int) -> bool:
         one_side, other_side = self.parting(one, other)
@@ -282,22 +282,22 @@ class BranchExclusion:
             above = [parent + 1 for parent in graph.parents[number] if self._chains[parent] is not None]
         else:
             above = []
-        met = above[0] if above else _ROOT
+        meeting = above[0] if above else _ROOT
         for each in above[1:]:
-            met = self._musts.meet(met, each)
-        return met
+            meeting = self._musts.meet(meeting, each)
+        return meeting
 
     def _required_parents(self, number: int) -> list[int]:
         """The parents that must succeed under `join: all`: all but those whose failure may lead here."""
-        handled = {gate for gate, labels in self._graph.gates.get(number, ()) if ON_ERROR in labels}
-        return [parent for parent in self._graph.parents[number] if parent not in handled]
+        error_gates = {gate for gate, labels in self._graph.gates.get(number, ()) if ON_ERROR in labels}
+        return [parent for parent in self._graph.parents[number] if parent not in error_gates]
 
 
-def _all_labels(graph: Graph, declared: Mapping[int, frozenset[str]]) -> dict[int, frozenset[str]]:
+def _all_labels(graph: Graph, labels_by_node: Mapping[int, frozenset[str]]) -> dict[int, frozenset[str]]:
     """Node → every label that it can take."""
     every_label: dict[int, frozenset[str]] = {}
     for number, vertex in enumerate(graph.vertices):
-        labels = declared.get(number, frozenset())
+        labels = labels_by_node.get(number, frozenset())
         for _, opening in graph.routes.get(number, ()):
             labels |= opening
         if vertex.on_error == "then":

@@ -312,16 +312,16 @@ def settings_of(spec: FlowSpec, node: AskingNode) -> AgentSpec:
     """
     agent = agent_of(spec, node)
     allowed = _OF_AGENTS if is_agent(node) else _OF_JUDGES
-    merged: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     if agent is not None:
-        merged = {name: getattr(agent, name) for name in agent.model_fields_set if name in allowed}
+        settings = {name: getattr(agent, name) for name in agent.model_fields_set if name in allowed}
     if is_agent(node) and node.model_fields_set & _JUDGING:
-        merged = {name: value for name, value in merged.items() if name not in _JUDGING}
+        settings = {name: value for name, value in settings.items() if name not in _JUDGING}
     if agent is not None and node.model is not None and node.model != agent.model:
-        merged = {name: value for name, value in merged.items() if name not in _OPTIONS}
+        settings = {name: value for name, value in settings.items() if name not in _OPTIONS}
     shared = AgentSettings if is_agent(node) else ModelSettings
-    merged |= {name: getattr(node, name) for name in node.model_fields_set & shared.model_fields.keys()}
-    return _UNSET.model_copy(update=merged)
+    settings |= {name: getattr(node, name) for name in node.model_fields_set & shared.model_fields.keys()}
+    return _UNSET.model_copy(update=settings)
 
 
 def options_of(settings: ModelSettings) -> dict[str, Any]:

@@ -261,13 +261,13 @@ def _has_reference(schema: Any) -> bool:
     return is_map(schema) and ("$ref" in schema or any(map(_has_reference, schema.values())))
 
 
-def input_shape(declared: InputSpec) -> Shape | None:
+def input_shape(input_spec: InputSpec) -> Shape | None:
     """Returns the shape of an input."""
-    if declared.schema_ is not None:
-        return declared.schema_
-    if declared.type == "file":
+    if input_spec.schema_ is not None:
+        return input_spec.schema_
+    if input_spec.type == "file":
         return _FILE
-    return None if declared.type is None else {"type": declared.type}
+    return None if input_spec.type is None else {"type": input_spec.type}
 
 
 _FILE: Final[Shape] = {

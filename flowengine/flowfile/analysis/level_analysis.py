@@ -51,17 +51,17 @@ _KEPT: Final = 32
 """Candidates kept for the last setter: the last ones."""
 
 
-def masks_of(graph: Graph, marked: Collection[int]) -> dict[int, int]:
+def masks_of(graph: Graph, members: Collection[int]) -> dict[int, int]:
     """Marked node → which nodes are marked and come before it, one bit a node's number."""
     masks: list[int] = []
     for parents in graph.parents:
         mask = 0
         for parent in parents:
             mask |= masks[parent]
-            if parent in marked:
+            if parent in members:
                 mask |= 1 << parent
         masks.append(mask)
-    return {number: masks[number] for number in marked}
+    return {number: masks[number] for number in members}
 
 
 class ReachingDefinitions:

@@ -208,13 +208,13 @@ def _reads(spec: FlowSpec) -> Reads:
 
 
 def _parse_all(spec: FlowSpec, reads: Reads) -> Iterator[tuple[Text, list[Use]]]:
-    parsed: dict[tuple[str, TextKind], ParsedTemplate | TemplateSyntaxError] = {}
+    outcomes: dict[tuple[str, TextKind], ParsedTemplate | TemplateSyntaxError] = {}
     for text in texts_of(spec):
         if text.kind == "plain":
             continue
-        outcome = parsed.get((text.text, text.kind))
+        outcome = outcomes.get((text.text, text.kind))
         if outcome is None:
-            outcome = parsed[text.text, text.kind] = _parse_text(text)
+            outcome = outcomes[text.text, text.kind] = _parse_text(text)
         if isinstance(outcome, TemplateSyntaxError):
             reads.errors.append((text, outcome))
             continue

@@ -107,11 +107,11 @@ def _check(entry: Any, path: KeyPath, project: Project, report: Report) -> None:
     from flowengine.agents.context.factory import UnknownParameterError, make_provider, parse_entry
     from flowengine.agents.context.provider import ParameterError
 
-    refused: list[ProjectProblem] = []
+    problems: list[ProjectProblem] = []
 
     def load(target: str) -> Any:
         problem = project.problem_with(target)
-        refused.extend([problem] if problem is not None else [])
+        problems.extend([problem] if problem is not None else [])
         return _stand_in
 
     try:
@@ -120,7 +120,7 @@ def _check(entry: Any, path: KeyPath, project: Project, report: Report) -> None:
         parameter = error.parameter if isinstance(error, ParameterError) else None
         tell = report.at_key if isinstance(error, UnknownParameterError) else report.at_value
         tell(_code_of(error), str(error), _place(entry, path, parameter))
-    for problem in refused:
+    for problem in problems:
         report.at_value(problem.code, problem.message, path, problem.hint)
 
 
@@ -353,6 +353,6 @@ def _check_image_models(spec: FlowSpec, facts: ModelFacts, stand_in: str | None,
                 report.at_value("FE514", f"model '{model}' takes no images", each.path, hint)
 
 
-def _may_be_image(declared: InputSpec) -> bool:
-    types = declared.media_types
-    return declared.type == "file" and (types is None or any(allows_media_type(types, each) for each in IMAGES))
+def _may_be_image(input_spec: InputSpec) -> bool:
+    types = input_spec.media_types
+    return input_spec.type == "file" and (types is None or any(allows_media_type(types, each) for each in IMAGES))

@@ -344,7 +344,7 @@ def check_servers(spec: FlowSpec, project: Project, report: Report) -> None:
             report.at_value("FE509", f"the MCP server '{server.name}' is not allowed", path, hint)
 
 
-def is_allowed(server: McpServerSpec, allowed: Sequence[str]) -> bool:
+def is_allowed(server: McpServerSpec, rules: Sequence[str]) -> bool:
     """Tells whether an entry of `allow_mcp` lets a server be used.
 
     An entry is the beginning of a server's command line, with all of its environment in front as in a shell
@@ -356,8 +356,8 @@ def is_allowed(server: McpServerSpec, allowed: Sequence[str]) -> bool:
     """
     if server.url is not None:
         address = _address(server.url)
-        return address is not None and any(_begins(address, _address(each)) for each in allowed)
-    return any(_runs(server, each) for each in allowed)
+        return address is not None and any(_begins(address, _address(each)) for each in rules)
+    return any(_runs(server, each) for each in rules)
 
 
 # --- commands
@@ -401,9 +401,9 @@ def _address(url: str) -> str | None:
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{path}"
 
 
-def _begins(address: str, allowed: str | None) -> bool:
+def _begins(address: str, rule: str | None) -> bool:
     """Tells whether an address is the allowed one or lies below it."""
-    return allowed is not None and (address == allowed or address.startswith(allowed.rstrip("/") + "/"))
+    return rule is not None and (address == rule or address.startswith(rule.rstrip("/") + "/"))
 
 
 # --- What a flow file may start, ask and run, with the flows that it runs as nodes

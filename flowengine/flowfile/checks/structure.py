@@ -250,14 +250,14 @@ def _check_inputs(spec: FlowSpec, path: NodePath, node: SubflowNodeSpec, inner: 
         report.at_key("FE228", f"the flow '{inner.name}' needs {names}: give it in 'with'", (*at, "with"))
 
 
-def _misfit(declared: InputSpec, value: Any) -> str | None:
+def _misfit(input_spec: InputSpec, value: Any) -> str | None:
     """Describes how a plain value violates its schema; values with templates are not checked."""
     if _has_templates(value):
         return None
-    if declared.type == "file":
+    if input_spec.type == "file":
         return None if isinstance(value, str) else "a file's path"
-    if declared.type is not None and not is_json_type(value, declared.type):
-        return f"of type {declared.type}"
-    if declared.enum is not None and not isinstance(value, dict | list) and value not in declared.enum:
-        return f"one of {', '.join(map(format_found, declared.enum))}"
+    if input_spec.type is not None and not is_json_type(value, input_spec.type):
+        return f"of type {input_spec.type}"
+    if input_spec.enum is not None and not isinstance(value, dict | list) and value not in input_spec.enum:
+        return f"one of {', '.join(map(format_found, input_spec.enum))}"
     return None

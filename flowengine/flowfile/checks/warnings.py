@@ -210,9 +210,9 @@ def _variable(spec: FlowSpec, level: SpecLevel, holder: LoopNodeSpec, name: str)
     return name in ROUND or (name in holder.carry and not _is_same(holder.carry[name], name))
 
 
-def _is_same(carried: Any, name: str) -> bool:
+def _is_same(value: Any, name: str) -> bool:
     """Tells whether a variable is carried as it is."""
-    return isinstance(carried, str) and re.fullmatch(rf"{{{{\s*round\.{name}\s*}}}}", carried.strip()) is not None
+    return isinstance(value, str) and re.fullmatch(rf"{{{{\s*round\.{name}\s*}}}}", value.strip()) is not None
 
 
 def _state(spec: FlowSpec, level: SpecLevel, holder: LoopNodeSpec, key: str) -> bool:
@@ -305,9 +305,9 @@ def _check_reads(spec: FlowSpec, report: Report) -> None:
             report.at_key("FE905", f"nothing reads the input '{name}'", ("inputs", name))
 
 
-def _unread(root: str, declared: Iterable[str], paths: Iterable[tuple[str, ...]]) -> list[str]:
+def _unread(root: str, names: Iterable[str], paths: Iterable[tuple[str, ...]]) -> list[str]:
     read = {path[1] if len(path) > 1 else None for path in paths if path[0] == root}
-    return [] if None in read else [name for name in declared if name not in read]
+    return [] if None in read else [name for name in names if name not in read]
 
 
 def _takes_inputs_unnamed(spec: FlowSpec) -> bool:

@@ -89,11 +89,11 @@ def _channel(entry: str | ChannelKeys) -> Value:
     return lambda context: {**fixed, "to": _addresses(to(context))} if entry.to else fixed
 
 
-def _addresses(rendered: Any) -> list[str]:
+def _addresses(addresses: Any) -> list[str]:
     """Addresses, of which a template may give several."""
-    if isinstance(rendered, list):
-        return [address for each in cast("list[Any]", rendered) for address in _addresses(each)]
-    return [str(rendered)]
+    if isinstance(addresses, list):
+        return [address for each in cast("list[Any]", addresses) for address in _addresses(each)]
+    return [str(addresses)]
 
 
 def make(node: ApprovalNodeSpec, settings: dict[str, Any], compiler: NodeCompiler) -> FlowNode:

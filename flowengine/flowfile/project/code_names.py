@@ -146,8 +146,8 @@ def definition_of(file: Path, name: str) -> CodeDefinition | None:
 
 
 @lru_cache(maxsize=256)
-def _definition(file: Path, changed: int, name: str) -> CodeDefinition | None:
-    tree = _tree(file, changed)
+def _definition(file: Path, modified_at: int, name: str) -> CodeDefinition | None:
+    tree = _tree(file, modified_at)
     if tree is None:
         return None
     sources = [*_find_bound_names(tree.body)]
@@ -186,12 +186,12 @@ _LITERALS: Final = {ast.JoinedStr: "str", ast.List: "list", ast.Tuple: "tuple", 
 
 
 def _read_function(
-    defined: ast.FunctionDef | ast.AsyncFunctionDef, sources: Mapping[str, str | None]
+    function: ast.FunctionDef | ast.AsyncFunctionDef, sources: Mapping[str, str | None]
 ) -> CodeDefinition | None:
-    marks = [each.func if isinstance(each, ast.Call) else each for each in defined.decorator_list]
+    marks = [each.func if isinstance(each, ast.Call) else each for each in function.decorator_list]
     if not all(isinstance(each, ast.Name) and _is_mark(each.id, sources.get(each.id)) for each in marks):
         return None
-    signature = defined.args
+    signature = function.args
     first = [each.arg for each in signature.posonlyargs]
     plain = [*first, *(each.arg for each in signature.args)]
     by_name = {each.arg: default for each, default in zip(signature.kwonlyargs, signature.kw_defaults, strict=True)}
@@ -208,20 +208,20 @@ def _read_function(
         nameless=tuple(nameless),
         context=next((each.arg for each in arguments if _is_context(each.annotation, sources)), None),
     )
-    return CodeDefinition(_FUNCTION, parameters, _read_mark(defined))
+    return CodeDefinition(_FUNCTION, parameters, _read_mark(function))
 
 
-def _read_mark(defined: ast.FunctionDef | ast.AsyncFunctionDef) -> ToolMark:
-    marks = [mark for mark in defined.decorator_list if isinstance(mark, ast.Call)]
+def _read_mark(function: ast.FunctionDef | ast.AsyncFunctionDef) -> ToolMark:
+    marks = [mark for mark in function.decorator_list if isinstance(mark, ast.Call)]
     keywords = {word.arg: word.value for mark in marks for word in mark.keywords}
     approval = keywords.get("approve", ast.Constant(None))
     is_asked = approval.value is True if isinstance(approval, ast.Constant) and approval.value is not None else None
     if not isinstance(approval, ast.Constant):
         is_asked = False
     if None in keywords:  # `**options`
-        return ToolMark(None, None, is_asked, defined.returns)
-    name, effect = _text(keywords.get("name"), defined.name), _text(keywords.get("effect"), "none")
-    return ToolMark(name, effect, is_asked, defined.returns)
+        return ToolMark(None, None, is_asked, function.returns)
+    name, effect = _text(keywords.get("name"), function.name), _text(keywords.get("effect"), "none")
+    return ToolMark(name, effect, is_asked, function.returns)
 
 
 def _text(expression: ast.expr | None, otherwise: str) -> str | None:
@@ -302,7 +302,7 @@ def _modules_of(statement: ast.Import | ast.ImportFrom) -> Iterator[str]:
 
 
 @lru_cache(maxsize=64)
-def _tree(file: Path, changed: int) -> ast.Module | None:
+def _tree(file: Path, modified_at: int) -> ast.Module | None:
     try:
         return ast.parse(file.read_bytes())
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -310,8 +310,8 @@ def _tree(file: Path, changed: int) -> ast.Module | None:
 
 
 @lru_cache(maxsize=256)
-def _names(file: Path, changed: int) -> Mapping[str, str | None] | None:
-    tree = _tree(file, changed)
+def _names(file: Path, modified_at: int) -> Mapping[str, str | None] | None:
+    tree = _tree(file, modified_at)
     if tree is None:
         return None
     names: dict[str, str | None] = {}

@@ -151,9 +151,9 @@ class Project:
         code = code_name(target)
         if code is None:
             return _no_name(target)
-        refused = self.refusal(code)
-        if refused is not None:
-            return refused
+        refusal = self.refusal(code)
+        if refusal is not None:
+            return refusal
         file = self.module_file(code.module)
         if file is None:
             return None if self.file is not None and _is_installed(code.module) else self._not_found(code.module)
@@ -202,9 +202,9 @@ class Project:
     def import_object(self, target: str) -> Any:
         """Whatever `module:name` is. Imports the module; `ProjectError` says what is in the way."""
         code = code_name(target)
-        refused = _no_name(target) if code is None else self.refusal(code)
-        if code is None or refused is not None:
-            raise cast(ProjectProblem, refused).error()
+        refusal = _no_name(target) if code is None else self.refusal(code)
+        if code is None or refusal is not None:
+            raise cast(ProjectProblem, refusal).error()
         module = self._module(code.module)
         try:
             value = getattr(module, code.name)

@@ -83,9 +83,9 @@ def find_risk_paths(spec: FlowSpec, project: Project, *, most_sources: int | Non
     """The paths of a flow. `most_sources`: of each effect so many sources, the nearest; None: all."""
     text = graph_of(spec, project)
     graph = _digraph(text)
-    reached = _find_reachable(graph, text.sources)
-    effects = [each for each in text.effects if each in reached]
-    between = reached & _find_reachable(graph.reverse(copy=False), effects)
+    reachable = _find_reachable(graph, text.sources)
+    effects = [each for each in text.effects if each in reachable]
+    between = reachable & _find_reachable(graph.reverse(copy=False), effects)
     trusts = list(_trusts(text, between))
     cut = {vertex: each for each in trusts for vertex in each.vertices}
     uncut_graph = graph.subgraph([each for each in between if each not in cut]).copy()
@@ -155,10 +155,10 @@ class _Finder:
             None if trust is None else trust.reason,
         )
 
-    def _reading_place(self, passed: Sequence[TextVertex]) -> TextPlace | None:
+    def _reading_place(self, vertices: Sequence[TextVertex]) -> TextPlace | None:
         """Returns the position where the acting node reads the text, if its own key is rendered from it."""
-        effect = passed[-1]
-        for before, port in pairwise(passed):
+        effect = vertices[-1]
+        for before, port in pairwise(vertices):
             if port.kind == "port" and port.path == effect.path and not self._offers_tools(effect):
                 return self._text.edges[before][port]
         return None
@@ -166,9 +166,9 @@ class _Finder:
     def _offers_tools(self, effect: TextVertex) -> bool:
         return self._text.effects[effect].spot.key in ("tools", "mcp_servers", "contexts", "skills")
 
-    def _steps(self, passed: Sequence[TextVertex]) -> Iterator[Step]:
+    def _steps(self, vertices: Sequence[TextVertex]) -> Iterator[Step]:
         steps: list[Step] = []
-        for vertex in passed:
+        for vertex in vertices:
             step = self._step(vertex)
             if steps and steps[-1].name == step.name:
                 steps[-1] = steps[-1]._replace(keys=tuple(dict.fromkeys((*steps[-1].keys, *step.keys))))

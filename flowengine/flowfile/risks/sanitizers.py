@@ -124,10 +124,10 @@ def _closed_by(
         uses = (use for use in reads_of(spec).of_node[path] if use.text.path == at)
         printed = [use.reference.path for use in uses if use.reference.carried and use.reference.whole]
         texts = [each for each in printed if not _is_file(spec, each)]
-        expired: Any = getattr(node, "on_expire", None)
+        expiry_choice: Any = getattr(node, "on_expire", None)
         ways = {each.label: each.target for each in routes_of(spec, path[-1], path[:-1]) if each.label != ON_ERROR}
         if len(ways) < 2 or None in ways.values() or len(set(ways.values())) > 1:  # Else nobody is asked, only told.
-            yield frozenset(ways) - {expired}, texts
+            yield frozenset(ways) - {expiry_choice}, texts
     elif is_evaluation(node) and node.call is not None:
         target = ("shared_state", "_last_generation") if node.target is None else _lone_path(node.target)
         yield frozenset({"pass"}), [] if target is None else [target]
@@ -136,13 +136,13 @@ def _closed_by(
             yield frozenset({"then"}), list(pinned_by(node.if_))
         if node.switch is not None:
             expression = _parse_expression(node.switch)
-            switched = None if expression is None else _path_of(expression)
-            yield frozenset(node.routes or ()), [] if switched is None else [switched]
+            switch_path = None if expression is None else _path_of(expression)
+            yield frozenset(node.routes or ()), [] if switch_path is None else [switch_path]
         pins_by_label: dict[str, list[set[tuple[str, ...]]]] = {}
         for case in node.cases or ():
             pins_by_label.setdefault(case.route_label, []).append(set(pinned_by(case.if_)))
-        for label, pinned in pins_by_label.items():
-            yield frozenset({label}), list(pinned[0].intersection(*pinned))
+        for label, pin_sets in pins_by_label.items():
+            yield frozenset({label}), list(pin_sets[0].intersection(*pin_sets))
 
 
 def _is_file(spec: FlowSpec, path: tuple[str, ...]) -> bool:

@@ -195,6 +195,6 @@ def _tidy(value: Any) -> Any:
     return tidy
 
 
-def _is_written(described: Mapping[str, Any], default: Any) -> bool:
+def _is_written(description: Mapping[str, Any], default: Any) -> bool:
     """Tells whether a default is what an author could write; durations and parts are not."""
-    return isinstance(default, bool | str) or (isinstance(default, int | float) and described.get("type") != "string")
+    return isinstance(default, bool | str) or (isinstance(default, int | float) and description.get("type") != "string")

@@ -264,10 +264,10 @@ def _holds_models(annotation: Any) -> bool:
 
 def _marks(annotation: Any, metadata: list[Any]) -> list[Any]:
     """The metadata of a field, `Maybe[…]` and lists looked through."""
-    collected = list(metadata)
+    marks = list(metadata)
     for part in getattr(annotation, "__args__", ()):
-        collected += _marks(part, list(getattr(part, "__metadata__", ())))
-    return collected
+        marks += _marks(part, list(getattr(part, "__metadata__", ())))
+    return marks
 
 
 # --- what is meant -----------------------------------------------------------------------------------

@@ -130,8 +130,8 @@ def _block(source: str, place: Place, text: str) -> list[int]:
     offsets: list[int] = []
     at = source.find("\n", place.start) + 1
     indent: int | None = None
-    reached = 0
-    while 0 < at < place.end and reached < len(text):
+    end = 0
+    while 0 < at < place.end and end < len(text):
         stop = source.find("\n", at)
         stop = len(source) if stop < 0 else stop
         line = source[at:stop].rstrip("\r")
@@ -139,14 +139,14 @@ def _block(source: str, place: Place, text: str) -> list[int]:
             if indent is None:
                 indent = _indent(line, text)
             content = line[indent:]
-            start = reached
+            start = end
             while not text.startswith(content, start) and text[start : start + 1] in (" ", "\n"):
                 start += 1
             if not text.startswith(content, start):
                 return []
-            offsets += [at] * (start - reached)
+            offsets += [at] * (start - end)
             offsets += range(at + indent, at + indent + len(content))
-            reached = start + len(content)
+            end = start + len(content)
         at = stop + 1
     offsets += [offsets[-1] + 1 if offsets else place.start] * (len(text) + 1 - len(offsets))
     return offsets
@@ -165,8 +165,8 @@ _LENGTHS: Final = {"x": 4, "u": 6, "U": 10}
 def _flow(source: str, place: Place, text: str) -> list[int]:
     """Plain and quoted texts: escapes are one character, a run of blanks with breaks in it is folded."""
     offsets: list[int] = []
-    quoted = place.style in ("'", '"')
-    at, end = (place.start + 1, place.end - 1) if quoted else (place.start, place.end)
+    is_quoted = place.style in ("'", '"')
+    at, end = (place.start + 1, place.end - 1) if is_quoted else (place.start, place.end)
     while at < end and len(offsets) < len(text):
         char = source[at]
         if char == "\\" and place.style == '"':

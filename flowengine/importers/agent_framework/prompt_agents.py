@@ -146,9 +146,9 @@ def _read_tool(
         ledger.note_lost(what, origin, "its code is not in the file", f"write the function {function} in stubs.py")
     elif kind.lower() == "mcp" and re.fullmatch(r"https?://[^\s{}\"'@]+", url):
         server: dict[str, Any] = {"name": names.id(name, "server"), "url": url}
-        allowed = [str(each) for each in as_list(tool.get("allowedTools"))]
-        if allowed:
-            server["allow"] = allowed
+        tool_names = [str(each) for each in as_list(tool.get("allowedTools"))]
+        if tool_names:
+            server["allow"] = tool_names
         settings.setdefault("mcp_servers", []).append(server)
         project.allow_mcp(url)
         approval = tool.get("approvalMode")

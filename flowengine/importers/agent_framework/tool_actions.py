@@ -54,9 +54,9 @@ class ToolActions(AgentActions):
         """The arguments of a call, whose keys come from the environment."""
         values: dict[str, Any] = {}
         for key, value in as_map(arguments).items():
-            hidden = self.project.hide_secret(key, value, step.id)
-            self._changes += [KEYS_OUTSIDE] if hidden else []
-            values[str(key)] = hidden or self._value(value)
+            placeholder = self.project.hide_secret(key, value, step.id)
+            self._changes += [KEYS_OUTSIDE] if placeholder else []
+            values[str(key)] = placeholder or self._value(value)
         return values
 
     def _take_result(self, step: FlowStep, data: Mapping[str, Any]) -> None:

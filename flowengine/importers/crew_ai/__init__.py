@@ -55,11 +55,11 @@ def _find_task_files(tree: SourceTree, file: str) -> Iterator[str]:
     for each in crew_classes(source, files) if source is not None else ():
         path = each.find_config_path("tasks_config")
         try:
-            joined = tree.join(PurePosixPath(file).parent.as_posix(), path) if path else ""
+            path_from_root = tree.join(PurePosixPath(file).parent.as_posix(), path) if path else ""
         except SourceError:
             continue
-        if joined and tree.has(joined):
-            yield joined
+        if path_from_root and tree.has(path_from_root):
+            yield path_from_root
 
 
 def read(tree: SourceTree, file: str) -> ImportedProject:

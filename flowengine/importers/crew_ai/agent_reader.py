@@ -32,13 +32,13 @@ class AgentReader(CrewParts):
 
     def _read_agents(self, crew: CrewClass | None) -> None:
         data: Mapping[str, Any] = self.agents_source.data if self.agents_source is not None else {}
-        used = self._agents_in_use(crew)
+        agents_in_use = self._agents_in_use(crew)
         done: set[str] = set()
         for name, entry in crew.agents.items() if crew is not None else ():
             key = config_key(entry.keywords.get("config")) or (name if "config" in entry.keywords else None)
             entry_settings = data.get(key) if key is not None else None
             done.add(key or name)
-            if name in used:
+            if name in agents_in_use:
                 self._read_agent(CrewPart(entry, key, as_map(entry_settings)))
             else:
                 self.tell("changed", f"agent {name}", entry.place, "left out: no task names it")
@@ -46,7 +46,7 @@ class AgentReader(CrewParts):
         for name, entry_settings in data.items():
             if name in done or not is_map(entry_settings):
                 continue
-            if crew is None and (name in used or not used):
+            if crew is None and (name in agents_in_use or not agents_in_use):
                 self._read_agent(CrewPart(Entry(name, {}, NOWHERE), name, entry_settings))
             elif crew is None or name not in self._keys_of_others(crew, "agent"):
                 self._tell_left_agent(name, entry_settings)
@@ -79,9 +79,9 @@ class AgentReader(CrewParts):
         if isinstance(agent, str):
             if agent in crew.agents:
                 return agent
-            keyed = [each for each, entry in crew.agents.items() if config_key(entry.keywords.get("config")) == agent]
-            if keyed:
-                return keyed[0]
+            matches = [each for each, entry in crew.agents.items() if config_key(entry.keywords.get("config")) == agent]
+            if matches:
+                return matches[0]
         return next(iter(crew.agents), None) if len(crew.agents) == 1 else None
 
     def _read_agent(self, part: CrewPart) -> None:

@@ -222,10 +222,10 @@ class ClassShapes:
         required: dict[str, None] = {}
         for base in bases:
             parent = self._find(base) if base not in ("BaseModel", "object", "ABC") else None
-            inherited = None if parent is None else self.of_class(parent, depth + 1)
-            if inherited is not None:
-                properties |= inherited.get("properties", {})
-                required |= dict.fromkeys(inherited.get("required", []))
+            parent_shape = None if parent is None else self.of_class(parent, depth + 1)
+            if parent_shape is not None:
+                properties |= parent_shape.get("properties", {})
+                required |= dict.fromkeys(parent_shape.get("required", []))
         for each in definition.body:
             if not isinstance(each, ast.AnnAssign) or not isinstance(each.target, ast.Name):
                 continue

@@ -166,12 +166,12 @@ class _FlowReader(EdgeReader):
         source_method = next((each for each in method.waits_for if each in self.methods), None)
         if source_method is not None and len(method.node.args.args) > 1:
             step.arguments["given"] = to_tag(f"nodes.{self.ids[source_method]}.output.result | default(none)")
-        changed = self.written[method.name] | (self.helpers if self._calls_helpers(method) else set[str]())
-        texts = {self.keys[each]: to_tag(key_path("output.state", [each])) for each in sorted(changed)}
+        fields = self.written[method.name] | (self.helpers if self._calls_helpers(method) else set[str]())
+        texts = {self.keys[each]: to_tag(key_path("output.state", [each])) for each in sorted(fields)}
         if texts:
             step.keys["set"] = texts
         result = method.labels[0] if method.labels else "made up"
-        step.sample = {"result": result, "state": dict.fromkeys(sorted(changed))}
+        step.sample = {"result": result, "state": dict.fromkeys(sorted(fields))}
         note = "a function node calls it"
         note += ", and it runs its crews" if "kickoff" in ast.unparse(method.node) else ""
         self.ledger.note_changed(what, place, note)

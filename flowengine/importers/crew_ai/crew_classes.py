@@ -120,12 +120,12 @@ class PythonFiles:
 def _distance(one: str, other: str) -> int:
     """Counts the folders between two files."""
     first, second = PurePosixPath(one).parent.parts, PurePosixPath(other).parent.parts
-    shared = 0
+    count = 0
     for part, other_part in zip(first, second, strict=False):
         if part != other_part:
             break
-        shared += 1
-    return len(first) + len(second) - 2 * shared
+        count += 1
+    return len(first) + len(second) - 2 * count
 
 
 class Entry(NamedTuple):

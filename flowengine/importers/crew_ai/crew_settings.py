@@ -144,18 +144,18 @@ def read_model(value: Any, crew: CrewClass | None) -> ModelFound:
     if isinstance(value, str):
         return _find_named(value, {})
     node = value if isinstance(value, ast.expr) else None
-    resolved = crew.resolve(node) if crew is not None else node
-    if resolved is None:
+    expression = crew.resolve(node) if crew is not None else node
+    if expression is None:
         return ModelFound(None, {}, "changed", "the default model is asked")
-    text = literal_of(resolved)
+    text = literal_of(expression)
     if isinstance(text, str):
         return _find_named(text, {})
-    if text is None and isinstance(resolved, ast.Constant):
+    if text is None and isinstance(expression, ast.Constant):
         return ModelFound(None, {}, "mapped", "the default model is asked")
-    if isinstance(resolved, ast.Call) and crew is not None:
-        return _model_of_call(resolved, crew, 0)
-    if isinstance(resolved, ast.BoolOp | ast.IfExp):
-        choices = [one for one in ast.walk(resolved) if isinstance(one, ast.Constant) and isinstance(one.value, str)]
+    if isinstance(expression, ast.Call) and crew is not None:
+        return _model_of_call(expression, crew, 0)
+    if isinstance(expression, ast.BoolOp | ast.IfExp):
+        choices = [one for one in ast.walk(expression) if isinstance(one, ast.Constant) and isinstance(one.value, str)]
         for each in choices:
             choice = _find_named(str(each.value), {})
             if choice.model is not None:

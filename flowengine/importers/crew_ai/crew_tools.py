@@ -188,8 +188,8 @@ class ToolCode:
             if isinstance(each, ast.AnnAssign | ast.Assign)
             and any(isinstance(one, ast.Name) and one.id == "description" for one in targets_of(each))
         )
-        described = next(descriptions, None)
-        text = described if described is not None else ast.get_docstring(definition) or ""
+        description = next(descriptions, None)
+        text = description if description is not None else ast.get_docstring(definition) or ""
         own = _OwnTool(
             run, source, definition.name, definition.name, f"original({arguments}).{run.name}", text, is_method=True
         )
@@ -273,19 +273,19 @@ def _format_docstring(text: str) -> str:
 
 def tool_elements(node: ast.expr | None, crew: CrewClass, depth: int = 0) -> tuple[list[ast.expr], list[ast.expr]]:
     """The tools of a list, and parts of it that are no list, or made of the list itself."""
-    resolved = crew.resolve(node) if depth < _DEEPEST else node
-    if resolved is None or (isinstance(resolved, ast.Constant) and resolved.value is None):
+    expression = crew.resolve(node) if depth < _DEEPEST else node
+    if expression is None or (isinstance(expression, ast.Constant) and expression.value is None):
         return [], []
-    if isinstance(resolved, ast.List | ast.Tuple):
+    if isinstance(expression, ast.List | ast.Tuple):
         elements: list[ast.expr] = []
         rest: list[ast.expr] = []
-        for each in resolved.elts:
+        for each in expression.elts:
             inner, others = (
                 tool_elements(each.value, crew, depth + 1) if isinstance(each, ast.Starred) else ([each], [])
             )
             elements, rest = [*elements, *inner], [*rest, *others]
         return elements, rest
-    if isinstance(resolved, ast.BinOp) and isinstance(resolved.op, ast.Add):
-        first, second = (tool_elements(each, crew, depth + 1) for each in (resolved.left, resolved.right))
+    if isinstance(expression, ast.BinOp) and isinstance(expression.op, ast.Add):
+        first, second = (tool_elements(each, crew, depth + 1) for each in (expression.left, expression.right))
         return [*first[0], *second[0]], [*first[1], *second[1]]
-    return [], [resolved]
+    return [], [expression]

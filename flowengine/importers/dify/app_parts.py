@@ -123,18 +123,18 @@ class AppParts:
                 values[str(each.get("variable"))] = self.value(words_of(each.get("value_selector")), place)
             except UnknownValueError as error:
                 self.note(f"empty instead of {error}")
-        converted = convert(text, {name: each.with_default() for name, each in values.items()})
-        if not converted.problem:
-            return converted.text
+        conversion = convert(text, {name: each.with_default() for name, each in values.items()})
+        if not conversion.problem:
+            return conversion.text
         if step is None:
-            raise UnknownValueError(f"a template: {converted.problem}")
+            raise UnknownValueError(f"a template: {conversion.problem}")
         file = f"{place.id}.jinja"
         self.project.files.append(CarriedFile(f"templates/{file}", text))
         self.project.carry("rendering.py", rendering_module())
         step.call = "rendering:render"
         step.arguments = {"template": file, "values": {name: each.printed for name, each in values.items()}}
         step.sample = "A text."
-        self.note(f"the template is rendered by code, since {converted.problem}")
+        self.note(f"the template is rendered by code, since {conversion.problem}")
         return ""
 
     def outputs(self, place: DifyNode, fields: Sequence[str]) -> Value:
@@ -392,8 +392,8 @@ class AppParts:
             if as_list(raw):
                 arguments[key] = self.to_template(words_of(raw), place)
             else:
-                hidden = self.project.hide_secret(key, raw, place.id)
-                arguments[key] = hidden or (self.text(raw, place) if isinstance(raw, str) else raw)
+                placeholder = self.project.hide_secret(key, raw, place.id)
+                arguments[key] = placeholder or (self.text(raw, place) if isinstance(raw, str) else raw)
         for key in ("variable_selector", "query_variable_selector", "variable", "query"):
             if isinstance(data.get(key), list) and key not in arguments:
                 name = key.removesuffix("_variable_selector").removesuffix("_selector")

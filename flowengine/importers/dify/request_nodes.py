@@ -277,11 +277,11 @@ class RequestNodes(AppParts):
         """The JSON of a body with its references as templates; None where it is not JSON around them."""
         if "\x02" in text or "\x03" in text:
             return None  # They mark the references.
-        marked: list[str] = []
+        matches: list[str] = []
 
         def mark(match: re.Match[str]) -> str:
-            marked.append(match[0])
-            return f"\x02{len(marked) - 1}\x03"
+            matches.append(match[0])
+            return f"\x02{len(matches) - 1}\x03"
 
         text = _REFERENCE.sub(mark, text)
         bare = re.sub(
@@ -298,7 +298,7 @@ class RequestNodes(AppParts):
             if is_list(value):
                 return [restore(each) for each in value]
             if isinstance(value, str):
-                text = re.sub("\x02(\\d+)\x03", lambda match: marked[int(match[1])], value)
+                text = re.sub("\x02(\\d+)\x03", lambda match: matches[int(match[1])], value)
                 return self._hide(name, text, place)
             return value
 

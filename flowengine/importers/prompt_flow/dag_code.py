@@ -108,8 +108,8 @@ class PromptFlowCode(CarriedCode):
 
 def _tool_of(source: PythonSource) -> PythonFunction | str:
     functions = source.functions()
-    marked = [each for each in functions if any(name.rpartition(".")[2] == "tool" for name, _ in decorators_of(each))]
-    candidates = marked or ([] if len(functions) != 1 else functions)
+    tools = [each for each in functions if any(name.rpartition(".")[2] == "tool" for name, _ in decorators_of(each))]
+    candidates = tools or ([] if len(functions) != 1 else functions)
     if candidates:
         return candidates[0]
     for each in source.classes():

@@ -198,8 +198,8 @@ def split_roles(text: str) -> RoleText:
     depths = _depths(text)
     headings = [each for each in _ROLE.finditer(text) if depths(each.start()) == 0]
     if not headings or text[: headings[0].start()].strip():
-        changed = "role headers inside of blocks are text of the prompt" if _ROLE.search(text) else ""
-        return RoleText("", text.strip("\n"), changed)
+        note = "role headers inside of blocks are text of the prompt" if _ROLE.search(text) else ""
+        return RoleText("", text.strip("\n"), note)
     sets = [each[0] for each in re.finditer(r"\{%-?\s*set\s[^%=]*+=[^%]*+%\}", text) if depths(each.start()) == 0]
     ends = [*(each.start() for each in headings[1:]), len(text)]
     parts = [(each[1].lower(), text[each.end() : end].strip("\n")) for each, end in zip(headings, ends, strict=True)]
