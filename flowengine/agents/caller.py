@@ -219,7 +219,7 @@ class SubjectAgent:
         return run_sync(lambda: self.run_async(input_text, context, target=target, **options))
 
     async def _look(self, subject: Subject, gateway: Gateway | None, options: Mapping[str, Any]) -> Mapping[str, Any]:
-        """What is new in the context."""
+        """Returns what is new in the context."""
         raise NotImplementedError
 
     async def _open_caller(self, subject: Subject, gateway: Gateway | None, options: Mapping[str, Any]) -> Caller:

@@ -30,7 +30,7 @@ __all__ = ["ContextChanges", "data_of", "kept_changes"]
 
 _CHANGES: Final = "context_changes"
 _SNAPSHOT: Final = "typed_contexts"
-"""What journals of before 2026-11-28 have instead: the data of all contexts that the call changed."""
+"""The key that journals of before 2026-11-28 have instead: the data of all contexts that the call changed."""
 _BY: Final = "by"
 
 
@@ -40,7 +40,8 @@ def data_of(contexts: ContextManager | None) -> dict[str, Any]:
 
 
 def kept_changes(contexts: ContextManager | None, before: Mapping[str, Any]) -> dict[str, Any]:
-    """What a node keeps of contexts that it has changed: the data, or the change where changes are added up.
+    """Returns the data that a node keeps of contexts that it has changed: the data, or the change where changes are
+    added up.
 
     `before`: their data before (`data_of`).
     """
@@ -82,7 +83,8 @@ _CALL: Final[ContextVar[_OpenCall | None]] = ContextVar("_CALL", default=None)
 
 
 class ContextChanges:
-    """Of one run of an agent in a flow: wraps the tools of its contexts, and takes their results apart again."""
+    """The changes of contexts in one run of an agent in a flow: wraps the tools of its contexts, and takes their
+    results apart again."""
 
     def __init__(self, contexts: ContextManager, recorded: Iterable[Any]) -> None:
         """`recorded`: what an interrupted attempt of the node has told."""
@@ -93,7 +95,7 @@ class ContextChanges:
         self._recorded: defaultdict[str, list[Any]] = defaultdict(list)
         """Key of a call → what its records carry, for those that have not been asked for again."""
         self._replayed: list[Any] = []
-        """What is on record of calls that are served in this round, whose changes the contexts have."""
+        """The recorded changes of calls that are served in this round, which the contexts have already."""
         self._pending: list[Any] = []
         """Changes that were served in this round, and are to be made at its end."""
         numbers = [0]

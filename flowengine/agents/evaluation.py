@@ -174,7 +174,7 @@ class ImprovementProgress:
     """The progress of an improvement loop."""
 
     best: Attempt
-    """Of the highest score; of several, the latest. A passing one ends it, so it is the best."""
+    """The attempt of the highest score; of several, the latest. A passing one ends it, so it is the best."""
     latest: Attempt
     calls: int
     """Model calls for drafts, corrections included."""

@@ -44,7 +44,7 @@ async def open_skills(
 
 
 class OpenSkills:
-    """Of one agent, in one run."""
+    """The skills of one agent, in one run."""
 
     def __init__(self, access: SkillAccess, tools: ToolSet, recorded: Sequence[str], gateway: Gateway) -> None:
         """`recorded`: names of the skills that the agent's ancestors have loaded."""

@@ -72,7 +72,7 @@ class Surroundings:
     limiters: Limiters = field(default=limiter_for, repr=False)
     """Keep the limits of `providers`."""
     default_provider: str | None = field(default=None, repr=False)
-    """Where names of models go that no table knows."""
+    """The provider of models whose names no table knows."""
     stand_in: str | None = field(default=None, repr=False)
     """A model that is asked in place of every other that is given by name."""
     models: Mapping[str, ModelDefinition] = field(default_factory=dict[str, ModelDefinition], repr=False)
@@ -115,11 +115,11 @@ class CallSettings:
     timeout: float | None = None
     """Seconds a call may take."""
     max_retries: int = 3
-    """Of a call that failed and may work when tried again, and of an answer that does not fit its shape."""
+    """Retries of a call that failed and may work when tried again, and of an answer that does not fit its shape."""
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Further keyword arguments of the model call."""
     surroundings: Surroundings = PROCESS
-    """Where keys, addresses and limits come from, for models that are given by name."""
+    """The source of keys, addresses and limits, for models that are given by name."""
     prompt_cache: PromptCaching | None = None
     """Whether prompts are marked for the vendor's cache; None: so they are, as long as every server takes it."""
     agent: str = ""
@@ -254,7 +254,8 @@ _NO_OPTIONS: Final = frozenset(
         *("skill_sandbox", "context_budget"),
     }
 )
-"""What the agent itself decides about a call, and what would reach a vendor that can do nothing with it."""
+"""The options that the agent itself decides about a call, and those that would reach a vendor that can do nothing with
+it."""
 
 
 _ELSEWHERE: Final[Mapping[str, Sequence[str]]] = {
@@ -272,7 +273,7 @@ _ELSEWHERE: Final[Mapping[str, Sequence[str]]] = {
     "criteria": ("evaluation_criteria",),
     "guardrails": ("input_guardrails",),
 }
-"""What flow files, other agents and other libraries call an argument, the agent's own of which is meant; no vendor has
+"""Names that flow files, other agents and other libraries have for an argument → the agent's own; no vendor has
 an option of that name."""
 
 

@@ -42,13 +42,14 @@ __all__ = [
 ]
 
 ProviderConfig: TypeAlias = str | Sequence[str | Mapping[str, Any]]
-"""What a user gives as `context_providers_config`: YAML, or its list as data."""
+"""The values a user may give as `context_providers_config`: YAML, or its list as data."""
 
 ContextChoice: TypeAlias = TypedContext[Any] | ContextManager
-"""What a user gives as one of `contexts`."""
+"""The values a user may give as one of `contexts`."""
 
 MemoryChoice: TypeAlias = "str | PathLike[str] | Mapping[str, Any] | ContextProvider"
-"""What a user gives as `memory`: the file that holds it, the settings of a `LongTermMemoryProvider`, or a source."""
+"""The values a user may give as `memory`: the file that holds it, the settings of a `LongTermMemoryProvider`, or a
+source."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,7 @@ class Sources:
     contexts: ContextManager | None = None
     skills: SkillStore | None = None
     sandbox: Sandbox | None = None
-    """Where skills' scripts run; None: where nothing is allowed that is not confined."""
+    """The sandbox of skills' scripts; None: one where nothing is allowed that is not confined."""
     budget: int | None = None
     """Tokens that a prompt may have; None: what the model's window leaves beside its answer."""
 
@@ -175,9 +176,9 @@ class _OpenProvider(NamedTuple):
 
     provider: ContextProvider
     name: str
-    """Under which it is kept."""
+    """The name under which its state is kept."""
     before: Any
-    """What its ancestors keep."""
+    """The state that its ancestors keep."""
 
 
 async def load_provider_state(
@@ -200,7 +201,7 @@ async def load_provider_state(
 
 
 class ProviderState:
-    """Of one run."""
+    """The context providers of one run, and the state they keep."""
 
     def __init__(self, states: Sequence[_OpenProvider], gateway: Gateway) -> None:
         self.providers = [each.provider for each in states]

@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 OutputModel: TypeAlias = type[BaseModel] | Mapping[str, Any]
-"""What a user gives as `output_model`: a pydantic class or a JSON Schema."""
+"""The values a user may give as `output_model`: a pydantic class or a JSON Schema."""
 
 
 class UnfitError(ValueError):
@@ -72,7 +72,7 @@ class StructuredAnswer(NamedTuple):
     calls: int
     """Answers given, those that had to be corrected included; rounds of tools are not counted."""
     added: tuple[Message, ...] = ()
-    """What the tool loop added to the chat on the way to it."""
+    """The messages that the tool loop added to the chat on the way to it."""
 
     @property
     def exchange(self) -> tuple[Message, ...]:

@@ -111,7 +111,7 @@ class ToolLoopRequest(NamedTuple):
 
     reply: Reply
     added: tuple[Message, ...]
-    """What came after the request's messages on the way to it."""
+    """The messages after the request's on the way to the reply."""
 
 
 class ToolLoop:
@@ -134,7 +134,7 @@ class ToolLoop:
 
     @property
     def schemas(self) -> Sequence[Mapping[str, Any]]:
-        """Of the tools that there are now."""
+        """The schemas of the tools that there are now."""
         return self._schemas
 
     @property
@@ -275,7 +275,7 @@ class _Call(NamedTuple):
 
     request: ToolRequest
     arguments: Mapping[str, Any] | str
-    """What they say, or what is wrong with them."""
+    """The arguments of the call, or what is wrong with them."""
 
     def sound(self) -> ToolRequest:
         """The request as vendors take it back: some refuse a whole chat for a name or arguments of another form."""

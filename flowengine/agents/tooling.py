@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 __all__ = ["ServerChoice", "ToolChoice", "Tooling", "tooling_of"]
 
 ToolChoice: TypeAlias = Callable[..., Any] | Tool | ToolSet
-"""What a user gives as one of `tools`."""
+"""The values a user may give as one of `tools`."""
 
 ServerChoice: TypeAlias = McpServer | Mapping[str, Any]
-"""What a user gives as one of `mcp_servers`."""
+"""The values a user may give as one of `mcp_servers`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Tooling:
     sets: tuple[ToolSet, ...] = ()
     servers: tuple[McpServer, ...] = ()
     max_rounds: int = 10
-    """Of tool calls, in one generation."""
+    """Rounds of tool calls in one generation."""
     max_parallel: int = 8
     """Calls of one round that run at once."""
     rules: ApprovalRules = NO_RULES

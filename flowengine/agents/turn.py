@@ -58,7 +58,7 @@ class Turn(NamedTuple):
     messages: tuple[Message, ...]
     caller: Caller
     prompt_builder: PromptBuilder | None = None
-    """What the prompt was drawn from beside the agent's own texts; None where there is no more than these."""
+    """The builder of the prompt, where it has more than the agent's own texts; else None."""
 
     @property
     def _stand_in(self) -> str | Model | None:

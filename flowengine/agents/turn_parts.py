@@ -37,11 +37,12 @@ class Response(NamedTuple):
     result: LLMResult
     """Its content is what becomes `_last_generation`."""
     prompt: str
-    """What the result answers, as one text (`_last_prompt`): an improvement's prompt where that was the best."""
+    """The prompt that the result answers, as one text (`_last_prompt`): an improvement's prompt where that was the
+    best."""
     evaluation: EvaluationResult | None = None
     routing: RoutingResult | None = None
     kept: Mapping[str, Any] | None = None
-    """What providers and typed contexts keep for the later nodes of a run (`NodeResult.kept`)."""
+    """The values that providers and typed contexts keep for the later nodes of a run (`NodeResult.kept`)."""
 
     def added_to(self, context: Context, question: str | None = None) -> Context:
         """The context with what the agent has to add; what it does not set stays as it was.
@@ -72,9 +73,9 @@ class TurnRequest(NamedTuple):
     scope: RunScope | None = None
     admit: Admit | None = None
     kept: Mapping[str, Any] | None = None
-    """What the ancestors of the agent's node keep; None for an agent that stands alone."""
+    """The values that the ancestors of the agent's node keep; None for an agent that stands alone."""
     recorded: Sequence[Any] = ()
-    """What an interrupted attempt of the agent's node has told."""
+    """The records of an interrupted attempt of the agent's node."""
     attachments: tuple[FileValue, ...] = ()
     """Files that the model sees with the input."""
     shared: str = ""

@@ -72,7 +72,7 @@ LONGEST: Final = 1_000_000
 """Characters that are taken of what one provider brings."""
 
 FAILED: Final = object()
-"""What a provider that failed gave."""
+"""The result of a provider that failed."""
 
 Note = Callable[[Any], Awaitable[None]]
 

@@ -105,7 +105,7 @@ _MAX_YAML_LENGTH: Final = 100_000
 """Characters of a configuration in YAML."""
 
 Load = Callable[[str], Any]
-"""What `module:name` is."""
+"""A function that loads what `module:name` names."""
 
 
 class ContextProviderFactory:

@@ -24,7 +24,7 @@ __all__ = ["ContextFilterProvider"]
 
 
 class _Part(NamedTuple):
-    """Of a section: a fragment, or a piece of one."""
+    """Part of a section: a fragment, or a piece of one."""
 
     fragment: int
     """Its number."""

@@ -106,7 +106,7 @@ class LongTermMemoryProvider(ContextProvider):
         self._settings = check_settings({**arguments, **more})
         self._items = SQLiteMemoryItems(MemoryDatabase(self._settings.store))
         self._pending: list[MemoryItem] | None = None
-        """What is not kept yet; None where everything is kept at once."""
+        """Items that are not kept yet; None where everything is kept at once."""
 
     @property
     def is_shared(self) -> bool:
@@ -214,7 +214,7 @@ class LongTermMemoryProvider(ContextProvider):
         return self._make_item(value["user_input"], value["result"], _time_of(value["at"]), value["subject"])
 
     def _format_item(self, item: MemoryItem, locale: str) -> tuple[str, str]:
-        """What was said, and the text of the fragment."""
+        """Returns the turns of an item, and the text of its fragment."""
         words = load_messages(locale)
         question, answer = item.metadata.get("user_input"), item.metadata.get("result")
         turns = format_turns(words, question, answer) if question and answer else f"> {quote_lines(item.text)}"

@@ -44,7 +44,7 @@ class PackedEntry(NamedTuple):
     """One fragment, and what became of it."""
 
     fragment: Fragment
-    """As it is now, with its tokens."""
+    """The fragment as it is now, with its tokens."""
     state: Literal["kept", "shortened", "dropped"] = "kept"
     why: str = ""
     """Why it was shortened or dropped."""
@@ -60,7 +60,7 @@ class Packed(NamedTuple):
     entries: tuple[PackedEntry, ...]
     """In the order of the fragments that were given."""
     tokens: int
-    """Of the whole prompt."""
+    """Tokens of the whole prompt."""
     budget: int | None
     is_estimated: bool = False
     """Whether the numbers of tokens are estimates, since all of it fits whatever they are."""

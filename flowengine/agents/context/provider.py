@@ -99,7 +99,7 @@ class ContextProvider:
     """Whether what it remembers is a list that only grows, and is kept for good when a run has succeeded. It then has
     `settings` and `commit`, and later nodes of a run see what all before them have added."""
     config_description: ClassVar[str] = ""
-    """What it brings, for `get_config_schema`; by default its docstring's first line."""
+    """The description for `get_config_schema`; by default its docstring's first line."""
     config_parameters: ClassVar[Mapping[str, str]] = {}
     """Those parameters of its constructor that a configuration may give, each with a description; by default all."""
     config_example: ClassVar[str] = ""
@@ -283,7 +283,7 @@ def locate_path(path: str | os.PathLike[str], root: Path | None, *, parameter: s
 
 
 def located_store(path: str | os.PathLike[str], root: Path | None, *, parameter: str) -> Path:
-    """As `locate_path`, of a file that is made and written to."""
+    """Locates, as `locate_path` does, a file that is made and written to."""
     return _resolve_checked(resolve_store, path, root, parameter)
 
 

@@ -37,7 +37,7 @@ class _Round(NamedTuple):
 
 
 class ChatWindow:
-    """Of one run of an agent."""
+    """The part of the chat that one run of an agent sends to the model."""
 
     def __init__(self, words: Messages, tool_names: Sequence[str]) -> None:
         """`tool_names`: names that the agent's own tools have."""

@@ -95,7 +95,7 @@ def _movable(parts: Iterable[Part]) -> list[Part]:
 
 @dataclass(eq=False)
 class PromptBuilder:
-    """Of one run; it follows the run's tool loops and has tools for them (`tooling.Bringer`)."""
+    """Builds the prompts of one run; it follows the run's tool loops and has tools for them (`tooling.Bringer`)."""
 
     budget: int | None
     memories: ProviderState
@@ -120,7 +120,7 @@ class PromptBuilder:
     _attachments: tuple[FileValue, ...] = ()
     _shared: str = ""
     _parts: Sequence[Part] = ()
-    """What it is made of now."""
+    """The parts that the prompt is made of now."""
     _is_stale: bool = False
     _is_changed: bool = False
 

@@ -54,16 +54,16 @@ class PartPlace(IntEnum):
     EARLIER = 1
     """The chat that it goes on from."""
     CONTEXT = 2
-    """What providers bring."""
+    """The fragments of providers."""
     TYPED = 3
-    """What typed contexts show; the part of the context that changes from call to call."""
+    """The texts of typed contexts; the part of the context that changes from call to call."""
     PREVIOUS = 4
     """The session's history."""
     INPUT = 5
     REMARK = 6
-    """What is said of the chat behind the question."""
+    """A remark on the chat behind the question."""
     AFTER = 7
-    """What came after the question: requests for tools and their results, drafts and what is to be better."""
+    """The messages after the question: requests for tools and their results, drafts and what is to be better."""
 
 
 class Part(NamedTuple):
@@ -74,7 +74,7 @@ class Part(NamedTuple):
     message: Message | None = None
     """The chat message whose text it is, for what was one before."""
     handle: partial[str] | None = None
-    """Of a tool's result: makes the text that stands for what of it is left out, from a character on."""
+    """Makes, for a tool's result, the text that stands for its part left out, from a character on."""
 
     @classmethod
     def of(cls, place: PartPlace, text: str, source: str, *, pinned: bool = True, **details: Any) -> Part:
@@ -258,7 +258,7 @@ _LARGE: Final = 200_000
 
 
 class Packing:
-    """Of one run of an agent. Texts that were counted once are not counted again.
+    """The packing of prompts in one run of an agent. Texts that were counted once are not counted again.
 
     A budget that was asked for is one of messages; the model's window is one of all that is sent.
     """

@@ -34,7 +34,7 @@ class Hit(NamedTuple):
 
 @runtime_checkable
 class Searchable(Protocol):
-    """What documents can be found in. Calls may come from several tasks at once."""
+    """An index in which documents can be found. Calls may come from several tasks at once."""
 
     async def search(self, query: str, limit: int = 5, where: Mapping[str, Any] | None = None) -> Sequence[Hit]:
         """The best documents for a query, best first.

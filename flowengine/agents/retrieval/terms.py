@@ -48,7 +48,7 @@ _PARTS: Final = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+")
 
 
 class _Patterns(NamedTuple):
-    """What is needed for texts that are not ASCII: to compile it takes 4 ms."""
+    """The patterns for texts that are not ASCII: to compile them takes 4 ms."""
 
     word: re.Pattern[str]
     run: re.Pattern[str]

@@ -116,7 +116,7 @@ _MAX_NAMED: Final = 40
 
 
 class Answers:
-    """Of one locale."""
+    """The answers of the skill tools in one locale."""
 
     def __init__(self, words: Messages) -> None:
         self._words = words

@@ -37,7 +37,7 @@ __all__ = ["SKILL_TOOLS", "SkillAccess", "SkillChoice", "SkillScope", "list_tool
 
 
 class SkillScope:
-    """Of one run, or of one agent that stands alone."""
+    """The skill texts that one run, or one agent that stands alone, has loaded."""
 
     def __init__(self) -> None:
         self._texts: dict[Hashable, LoadedText] = {}
@@ -74,7 +74,7 @@ class SkillScope:
 
 
 SkillChoice: TypeAlias = "str | PathLike[str] | SkillStore | Iterable[str | PathLike[str]]"
-"""What a user gives as `skills`: folders, or a store."""
+"""The values a user may give as `skills`: folders, or a store."""
 
 _MAX_DESCRIBED: Final = 40
 """Skills at most that are described in a list that is not whole."""

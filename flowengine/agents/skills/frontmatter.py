@@ -18,7 +18,7 @@ import yaml
 __all__ = ["MAX_BYTES", "FoundKeys", "FrontmatterParts", "Node", "Scalar", "read_header", "split_file", "to_text"]
 
 MAX_BYTES: Final = 1_000_000
-"""Of a SKILL.md."""
+"""Bytes of a SKILL.md at most."""
 _MAX_HEADER: Final = 64_000
 _MAX_DEPTH: Final = 8
 _MAX_NODES: Final = 2_000

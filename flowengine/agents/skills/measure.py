@@ -116,7 +116,7 @@ async def measure_skill(store: SkillStore, skill: Skill, task: str = "", locale:
 
 
 def add_up(shares: Iterable[float]) -> Total:
-    """Of at least one share that is saved."""
+    """Adds up the shares that are saved, at least one."""
     saved = sorted(shares)
     return Total(statistics.median(saved), saved[len(saved) // 10], saved[0])
 

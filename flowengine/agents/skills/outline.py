@@ -20,7 +20,7 @@ LONG_TEXT: Final = 5_000
 _PART_TOKENS: Final = 2_500
 """Tokens of a section's part, about."""
 _MAX_LINES: Final = 60
-"""Of an outline, below which it leaves the deeper levels out."""
+"""Lines of an outline, above which it leaves the deeper levels out."""
 _MAX_TITLE: Final = 120
 """Characters of a title in an outline."""
 
@@ -58,7 +58,7 @@ class Outline:
 
     def __init__(self, beginning: str, sections: Sequence[Section]) -> None:
         self.beginning = beginning
-        """What stands before the first section."""
+        """The text before the first section."""
         self.sections = tuple(sections)
 
     def find(self, reference: str) -> Section | None:

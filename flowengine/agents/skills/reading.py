@@ -125,7 +125,7 @@ def _read_description(keys: Mapping[str, Node], body: str, irregularities: list[
 
 
 def _first_sentence(body: str) -> str:
-    """Of the first paragraph that is no heading; else the first heading."""
+    """Returns the first sentence of the first paragraph that is no heading; else the first heading."""
     lines = [each.strip() for each in body.split("\n") if each.strip() and not each.startswith(("```", "~~~"))]
     text = next((each for each in lines if not each.startswith("#")), "") or (lines[0].lstrip("# ") if lines else "")
     sentence = re.split(r"(?<=[.!?])\s|(?<=[。！？])", to_one_line(text), maxsplit=1)[0]

@@ -152,7 +152,7 @@ def _list_entries(folder: Path) -> list[os.DirEntry[str]]:
 
 SKILL: Final = "/skill"
 VISIBLE: Final = ("/etc/ld.so.cache", "/etc/alternatives")
-"""What programs need beside those parts."""
+"""The paths that programs need beside those parts."""
 _PREFIX_FOLDERS: Final = ("bin", "sbin", "lib", "lib32", "lib64", "libx32", "libexec", "share")
 _SHARED_PREFIXES: Final = ("/usr", "/usr/local")
 

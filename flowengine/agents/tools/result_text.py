@@ -94,7 +94,7 @@ class _Outline:
         return self._text(f"[a value of type {_type_name(value)}, which has no text form]")
 
     def _scalar(self, value: Any) -> Any:
-        """Of a value without parts; None for others."""
+        """Returns the text of a value without parts; None for others."""
         if isinstance(value, Enum):
             value = value.value
         if isinstance(value, bool) or value is None:
@@ -188,7 +188,7 @@ def _stored_attribute(value: Any, name: str) -> Any:
 
 
 def _standard_text(value: Any) -> str | None:
-    """Of the standard library's own types, whose text is short; their subclasses are not trusted."""
+    """Returns the text of the standard library's own types, which is short; their subclasses are not trusted."""
     kind = cast("type[Any]", type(value))
     if kind in (datetime, date, time):
         return value.isoformat()

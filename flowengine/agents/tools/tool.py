@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 Effect: TypeAlias = Literal["none", "idempotent", "external"]
-"""What calling it twice does: nothing more, nothing worse, or a second deed in the world."""
+"""The effect of a second call: nothing more, nothing worse, or a second deed in the world."""
 
 DEFAULT_TIMEOUT: Final = 60.0
 """Seconds that a call may take where nothing else is said."""
@@ -54,14 +54,14 @@ class ToolResult(NamedTuple):
     """The result of a call."""
 
     text: str
-    """What the model sees; of bounded length."""
+    """The text that the model sees; of bounded length."""
     value: Any = None
     """The raw value, for hooks and the record; None of an error."""
     is_error: bool = False
     files: tuple[Any, ...] = ()
     """Files beside the value: bytes as they came, or the run's files that were made of them."""
     may_have_acted: bool = False
-    """Of an error of an external tool: whether the call may have taken effect all the same."""
+    """Whether the call of an external tool that failed may have taken effect all the same."""
 
 
 def failed_result(text: str, *, may_have_acted: bool = False) -> ToolResult:
@@ -78,13 +78,13 @@ class Tool:
     """Something that a model may call."""
 
     name: str
-    """As vendors allow: 1 to 64 of ASCII letters, digits, `_` and `-`."""
+    """The name as providers allow it: 1 to 64 of ASCII letters, digits, `_` and `-`."""
     description: str
     """When and how to use it, for the model."""
     parameters: Mapping[str, Any]
     """JSON Schema of the arguments: an object."""
     run: Callable[[Mapping[str, Any]], Awaitable[ToolResult]] = field(repr=False)
-    """What a call does. `call` is what callers use: it bounds the time and catches what is raised."""
+    """The function that a call runs. `call` is what callers use: it bounds the time and catches what is raised."""
     effect: Effect = "none"
     timeout: float | None = DEFAULT_TIMEOUT
     """Seconds that a call may take; None for as long as it likes."""
@@ -94,7 +94,7 @@ class Tool:
     """Whether a person is asked before each call. None: where the agent, or the project for what is `external`, says
     so; False: not for the project's sake."""
     qualified: str = ""
-    """Of a server's tool `server.tool`, as flow files name it."""
+    """The name `server.tool` of a server's tool, as flow files have it."""
     check: Callable[[Mapping[str, Any]], str | None] | None = field(default=None, repr=False)
     """Says what is wrong with the arguments of a call, without making it."""
 

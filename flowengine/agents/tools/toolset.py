@@ -29,7 +29,7 @@ class ToolSet:
     active: bool
     """The tools of an inactive set are not offered to the model."""
     source: str
-    """Where the set comes from, for messages: a file, a server, a context."""
+    """The origin of the set, for messages: a file, a server, a context."""
 
     def __init__(
         self,

@@ -20,7 +20,7 @@ DataChange: TypeAlias = Mapping[str, Any]
 
 
 def describe_change(before: Any, after: Any) -> DataChange | None:
-    """What made `after` of `before`; None for nothing.
+    """Describes what made `after` of `before`; None for nothing.
 
     >>> describe_change({"items": ["tea"]}, {"items": ["tea", "milk"]})
     {'fields': {'items': {'in': ['milk']}}}

@@ -41,7 +41,7 @@ class ToolCallResult(NamedTuple):
     name: str
     arguments: Mapping[str, Any]
     result: Any = None
-    """What the tool gave: the raw value, or the text where there is no more than that."""
+    """The result of the tool: the raw value, or the text where there is no more than that."""
     is_error: bool = False
 
 
@@ -81,7 +81,7 @@ class TypedContext(Generic[D]):
     description: str = ""
     data_schema: type[D]
     merge: Literal["error", "changes"] = "error"
-    """What becomes of it where nodes of a flow change it that are in no order: an error, or each node's changes are
+    """The answer to changes by nodes of a flow that are in no order: an error, or each node's changes are
     made one after the other, in the order of the flow (an entry that each adds to a list is there, numbers add up)."""
 
     def __init__(self, initial_data: D | Mapping[str, Any] | None = None) -> None:
@@ -294,7 +294,7 @@ class TypedContext(Generic[D]):
 
 
 def _name_as_read(dump: Any, value: Any, *, is_whole: bool) -> Any:
-    """What pydantic wrote of a value, with the keys under which it reads them: a field may have one alias for each.
+    """Returns pydantic's dump of a value, with the keys under which it reads them: a field may have one alias for each.
 
     `is_whole`: with the fields that are never written, as they are.
     """

@@ -126,11 +126,11 @@ class _Line(NamedTuple):
     at: tuple[int, int, int]
     text: str
     source: str = ""
-    """What the compression made it for; empty: it was there."""
+    """The source that the compression made it for; empty: it was there."""
 
 
 class Compression:
-    """Of some fragments, to a number of tokens. Each stage does no more than is needed."""
+    """Compresses some fragments to a number of tokens. Each stage does no more than is needed."""
 
     def __init__(
         self,
@@ -152,7 +152,7 @@ class Compression:
         self._facts_of = cache(facts_of)
         self._facts = merge_facts(self._facts_of(each.text) for each in self._originals)
         self._units: _Units = self._originals
-        """As they are now; None: gone."""
+        """The units as they are now; None: left out."""
         self._middle = range(1, self._begin_of_newest())
 
     @property

@@ -35,7 +35,7 @@ from flowengine.agents.retrieval.terms import TOKENIZER, match_any, stem, to_ind
 __all__ = ["CodeIndex", "FoundDefinition", "Searched"]
 
 _MAX_SECONDS: Final = 10.0
-"""That one search may spend on reading files; the next one goes on from there."""
+"""Seconds that one search may spend on reading files; the next one goes on from there."""
 _POOL_SIZE: Final = 400
 """Definitions and files that a ranking goes down to."""
 _DAMPING: Final = 10
@@ -54,7 +54,7 @@ _STOP_TERMS: Final = frozenset(
 )
 """Words of which programs are full: they say nothing about one of them, and most of a search's time would go there."""
 _FURTHER_WEIGHT: Final = 0.2
-"""What the next three definitions of a file count beside its best one, when files are put in order."""
+"""The weight of the next three definitions of a file beside its best one, when files are put in order."""
 _BEST: Final = (20, 40)
 """Files that a search gives at most, and definitions of each."""
 _DEAD: Final = 2000
@@ -89,7 +89,7 @@ class FoundDefinition(NamedTuple):
     """A definition that was found."""
 
     path: str
-    """Of its file, below the top of the tree."""
+    """The path of its file, below the top of the tree."""
     definition: Definition
     score: float
 
@@ -98,7 +98,7 @@ class Searched(NamedTuple):
     """The result of a search, and how much of the tree was searched."""
 
     definitions: Sequence[FoundDefinition]
-    """Of the best file first, and of each file the best first."""
+    """The definitions of the best file first, and of each file the best first."""
     indexed: int
     """Files that are in the index."""
     files: int
@@ -108,7 +108,7 @@ class Searched(NamedTuple):
 
 
 class CodeIndex:
-    """Of one tree. It may be asked from several threads; they take turns."""
+    """The index of one tree. It may be asked from several threads; they take turns."""
 
     def __init__(self, tree: CodeTree, seconds: float = _MAX_SECONDS) -> None:
         self._tree = tree

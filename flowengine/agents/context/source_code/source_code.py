@@ -33,13 +33,13 @@ _MAX_FILE_LINES: Final = 120
 _MAX_DEFINITION_LINES: Final = 60
 """Lines that are quoted of one definition."""
 _LENGTH_PENALTY: Final = 0.05
-"""What each time that a definition is e times as long costs it, of a score of 1: more of the shorter ones fit."""
+"""The cost of each time that a definition is e times as long, of a score of 1: more of the shorter ones fit."""
 _MAX_WIDTH: Final = 300
 """Characters that are quoted of one line."""
 _GAP_MARK: Final = "…"
 
 _indexes: Final[WeakValueDictionary[tuple[str, str], CodeIndex]] = WeakValueDictionary()
-"""Of the folders that are in use; providers of one folder share one."""
+"""The indexes of the folders that are in use; providers of one folder share one."""
 
 
 class SourceCodeProvider(ContextProvider):

@@ -46,7 +46,7 @@ class MemoryItem:
     text: str
     valid_from: datetime
     subject: str | None = None
-    """What it is a fact about: `Mika's home`."""
+    """The subject of the fact: `Mika's home`."""
     valid_to: datetime | None = None
     """When another fact took its place; None for what holds."""
     metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -82,19 +82,19 @@ _END_LENGTH: Final = 10_000
 """Characters of either end of a question in which these words and a time are looked for."""
 
 _NAME: Final = 2.0
-"""What a name weighs, against what its rareness says."""
+"""The weight of a name, against what its rareness says."""
 
 _NAME_ONLY: Final = 0.5
-"""What is left of the score of an item that shares only names with a question that is about more."""
+"""The share that remains of the score of an item that shares only names with a question that is about more."""
 
 _UNSPOKEN: Final = 0.4
-"""What a word weighs that no item has, against the mean of those that some have."""
+"""The weight of a word that no item has, against the mean of those that some have."""
 
 _GRAMMAR: Final = 0.3
-"""What a run of hiragana weighs, against what its rareness says."""
+"""The weight of a run of hiragana, against what its rareness says."""
 
 _SINGLE: Final = 0.6
-"""What a Chinese character alone weighs, against what its rareness says: it is a word less surely than a pair is."""
+"""The weight of a Chinese character alone, against what its rareness says: it is a word less surely than a pair is."""
 
 _COHESION: Final = 0.5
 """Two characters are one word where they stand together in this share of the items that have the rarer one."""
@@ -211,7 +211,7 @@ def _cohere(first: str, second: str, spread: Mapping[str, int]) -> bool:
 
 
 def _rareness(count: int, total: int) -> float:
-    """As BM25 has it (Robertson and Spärck Jones), never below zero."""
+    """Returns the rareness of BM25 (Robertson and Spärck Jones), never below zero."""
     return math.log(1 + (total - count + 0.5) / (count + 0.5))
 
 

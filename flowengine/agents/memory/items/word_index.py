@@ -30,7 +30,7 @@ _NEWEST: Final = 1000
 """Items that are taken of those that have two common words, or that are of a time."""
 
 _COMMON_WORDS: Final = 5
-"""Of the words that more items have, so many are paired, the rarest."""
+"""Words that more items have of which pairs are made, the rarest."""
 
 _CANDIDATES: Final = 500
 

@@ -36,7 +36,7 @@ class Timed(NamedTuple):
 
     period: Period | None
     rest: str
-    """What it says beside the time."""
+    """The text beside the time."""
     named: str = ""
     """How it names the time."""
 
@@ -175,10 +175,10 @@ _QUESTION: Final = re.compile(
     "|何人|何|誰|どこ|どちら|どの|どれ|どんな|どうやって|どう|いつ|いくつ|いくら|だれ|なぜ|教えて|ください"
     "|でしょうか?|ですか|ますか|ましたか|ませんか|について|のこと"
 )
-"""What makes a question of a sentence in Chinese or Japanese, and is in no answer."""
+"""The endings that make a question of a sentence in Chinese or Japanese, and are in no answer."""
 
 _ADDRESS: Final = re.compile(f"(?<=[{_HAN}{_KATAKANA}])(?:さん|さま|くん|ちゃん)")
-"""What follows a name in Japanese; the forms that are written in Chinese characters end its run."""
+"""The titles that follow a name in Japanese; the forms that are written in Chinese characters end its run."""
 
 _TITLES: Final = ("先生", "様", "氏", "君")
 
@@ -202,7 +202,7 @@ class WordPiece(NamedTuple):
     words: tuple[str, ...]
     """Under which items are found: one, or the pairs of a run."""
     characters: str = ""
-    """Of a run of Chinese characters that may hold several words: the run."""
+    """The run of Chinese characters, where it may hold several words."""
     is_name: bool = False
     is_grammar: bool = False
     """A run of hiragana, which mostly is an ending or a particle."""

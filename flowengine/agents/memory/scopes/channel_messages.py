@@ -114,7 +114,7 @@ class ChannelMemory:
 
 @dataclass(frozen=True, slots=True)
 class PromptRecord:
-    """What is known when a bot answers in a channel or a thread."""
+    """The knowledge of a bot that answers in a channel or a thread."""
 
     persona: str | None
     """Who the bot is; None leaves it out."""

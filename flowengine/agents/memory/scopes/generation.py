@@ -28,11 +28,11 @@ class MemoryLimits:
     """Tokens, by real count."""
 
     short_term: int = 400
-    """Of recent events."""
+    """Tokens of the memory of recent events."""
     long_term: int = 800
-    """Of a history."""
+    """Tokens of the memory of a history."""
     material: int = 8000
-    """Of the messages that recent events are written from; the oldest are left out."""
+    """Tokens of the messages that recent events are written from; the oldest are left out."""
 
     def __post_init__(self) -> None:
         for name in ("short_term", "long_term", "material"):
@@ -121,7 +121,7 @@ def _system(role: str, task: str) -> Message:
 
 
 def _newest(messages: Sequence[ChannelMessage], limit: int, timezone: tzinfo) -> Sequence[ChannelMessage]:
-    """As many of the newest as fit into the limit, in the order of time; at least the last one."""
+    """Returns as many of the newest as fit into the limit, in the order of time; at least the last one."""
     tokens, first = 0, len(messages)
     for each in reversed(messages):
         tokens += count_tokens(message_lines([each], timezone))

@@ -51,7 +51,7 @@ class Windows:
     thread_memory_days: float = 7.0
     """Threads whose memory was written since then."""
     messages: int = 50
-    """Of the current conversation, the newest."""
+    """Messages of the current conversation, the newest."""
 
     def __post_init__(self) -> None:
         days_of("active_channel_days", self.active_channel_days)
@@ -111,7 +111,7 @@ class MemoryLoader:
         return ChannelMemory(channel.id, channel.name, long_term, await self._text(*scope, MemoryType.SHORT_TERM))
 
     async def _threads(self, channel_id: str, now: datetime) -> Mapping[str, str]:
-        """Of each thread its recent events, or where there are none its history."""
+        """Returns the recent events of each thread, or where there are none its history."""
         days = self._windows.thread_memory_days
         memories = await self._repository.find_recent_thread_memories(channel_id, days, now=now)
         recent_last = sorted(memories, key=lambda each: each.type is MemoryType.SHORT_TERM)

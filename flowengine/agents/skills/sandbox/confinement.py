@@ -96,7 +96,7 @@ _ISOLATION: Final = (
 )
 
 PROGRAMS: Final = ("bwrap", "timeout", "prlimit")
-"""What has to be installed; for root `setpriv` too."""
+"""The programs that have to be installed; for root `setpriv` too."""
 
 ENVIRONMENT: Final[Mapping[str, str]] = {
     "PATH": PATH,

@@ -19,7 +19,7 @@ __all__ = ["PATH", "Ending", "Outcome", "ScriptLimits", "interpreter_of", "pytho
 PATH: Final = os.pathsep.join(
     dict.fromkeys((f"{os.path.abspath(sys.prefix)}/bin", "/usr/local/bin", "/usr/bin", "/bin"))
 )
-"""Where scripts find programs."""
+"""The folders in which scripts find programs."""
 
 _BY_SUFFIX: Final = {
     ".py": ("python",),
@@ -39,7 +39,7 @@ Ending = Literal["exit", "time", "output", "memory", "files"]
 
 
 _HIGHEST: Final = 10**15
-"""Of any limit: more is more than systems can count."""
+"""The highest value of any limit: more is more than systems can count."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,7 +49,7 @@ class ConnectionLostError(Exception):
 
 
 class NoAnswerError(Exception):
-    """What came is no answer to the call, which may have been carried out; the connection stays."""
+    """The reply is no answer to the call, which may have been carried out; the connection stays."""
 
 
 class McpConnection:

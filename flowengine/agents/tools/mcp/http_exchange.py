@@ -40,7 +40,7 @@ class HttpExchange:
 
     @property
     def fate(self) -> Fate:
-        """What an error of the call means."""
+        """The meaning of an error of the call."""
         response = self.response
         if response is None:
             return "unsent" if self.is_unsent else "lost"
@@ -73,7 +73,7 @@ class HttpExchange:
 
 
 EXCHANGE: Final[ContextVar[HttpExchange | None]] = ContextVar("flowengine_mcp_exchange", default=None)
-"""Of the call that is being made; the library's tasks inherit it from the caller."""
+"""The exchange of the call that is being made; the library's tasks inherit it from the caller."""
 
 
 class NotingClient(httpx2.AsyncClient):

@@ -34,9 +34,9 @@ class Description(NamedTuple):
     """One tool of a server."""
 
     remote_name: str
-    """As the server calls it."""
+    """The tool's name at the server."""
     name: str
-    """As the model calls it: with the server's name before it, and safe for vendors."""
+    """The tool's name for the model: with the server's name before it, and safe for vendors."""
     text: str
     parameters: dict[str, Any]
     effect: Effect

@@ -55,7 +55,7 @@ class McpOwner:
         self._restarts = 0
         self._end_reason = ""
         self.instructions = ""
-        """What the server says of itself, once it has started."""
+        """The server's text on itself, once it has started."""
         self.asked_ahead = False
         """Whether who asked last only looked before its node runs (see `serve`)."""
         self.ended = anyio.Event()

@@ -45,7 +45,7 @@ class Served:
 
     @property
     def sets(self) -> tuple[ToolSet, ...]:
-        """As they were at the last look."""
+        """The sets as they were at the last look."""
         return tuple(view.tools for view in self._views)
 
     async def renew(self) -> bool:
@@ -164,13 +164,13 @@ class ServerTool:
 
     server: McpServer
     tool: str
-    """As the server calls it."""
+    """The tool's name at the server."""
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
-    """Where the server's secrets are."""
+    """The environment that holds the server's secrets."""
 
     @property
     def name(self) -> str:
-        """As records and models name it."""
+        """The tool's name in records and for models."""
         return f"{self.server.name}_{self.tool}"
 
     async def open(self, scope: RunScope, *, ahead: bool = False) -> Tool:

@@ -36,7 +36,7 @@ class McpServer:
     command: str | None = None
     args: Sequence[str] = ()
     env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    """What the process gets beside PATH, HOME and LANG; it inherits nothing else."""
+    """The environment that the process gets beside PATH, HOME and LANG; it inherits nothing else."""
     url: str | None = field(default=None, repr=False)
     headers_env: Mapping[str, str] = field(default_factory=dict[str, str])
     """Header → the environment variable that holds its value."""
