@@ -259,6 +259,8 @@ class Execution:
     def _run(self, job: Job) -> int:
         run = None
         failure: BaseException | None = None
+        if not self.past and not self._reporting.quiet and (told := self.plan.untold_notice) is not None:
+            complain(f"notice: {told}")
         with self.running.open_store() as kept:
             watch = ProgressWatch(self._reporting, self.results, self.past, kept)
             try:

@@ -37,7 +37,7 @@ from flowengine.runtime.local.row_runs import RowResult, RowRuns, RowSet, open_r
 from flowengine.runtime.run import RunOptions
 from flowengine.runtime.set_lease import hold_set
 
-__all__ = ["RowMeter", "RowsCommand", "how_to_go_on", "pace_of", "rows_exit_code", "tell_stand_in"]
+__all__ = ["RowMeter", "RowsCommand", "how_to_go_on", "pace_of", "rows_exit_code", "tell_notices"]
 
 _BOUNDS: Final = Budget._fields
 CONCURRENCY: Final = 20
@@ -159,10 +159,11 @@ def rows_exit_code(statuses: Mapping[str, int], left: int) -> int:
 # --- The command
 
 
-def tell_stand_in(plan: CompiledFlow) -> None:
-    """Say before the first row that the stand-in will answer, where nobody chose it."""
-    if (told := plan.stand_in_notice) is not None:
-        complain(f"notice: {told}")
+def tell_notices(plan: CompiledFlow) -> None:
+    """Say before the first row that the stand-in will answer, where nobody chose it, and that nobody will be told."""
+    for told in (plan.stand_in_notice, plan.untold_notice):
+        if told is not None:
+            complain(f"notice: {told}")
 
 
 def how_to_go_on(fresh: bool) -> str:
@@ -204,7 +205,7 @@ class RowsCommand:
             complain(f"notice: no input takes the column{'s' * (len(data.unused) > 1)} {', '.join(data.unused)}")
         if not self._reporting.quiet:
             data.tell_invalid(complain)
-            tell_stand_in(self.plan)
+            tell_notices(self.plan)
         with self.running.open_store() as store:
             try:
                 rows = self._open_set(data, store)

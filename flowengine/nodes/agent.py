@@ -151,6 +151,10 @@ class AgentNode(AskingNode):
         )
 
     @property
+    def asks_by_default(self) -> bool:
+        return self.prototype.tooling.asks
+
+    @property
     def code(self) -> Sequence[Any]:
         agent = self.prototype
         tools = [tool.function or tool.run for each in agent.tooling.sets for tool in each.tools]

@@ -97,6 +97,10 @@ class ApprovalNode(FlowNode):
         return NodeResult(output, route=answered.choice, given=given)
 
     @property
+    def asks_by_default(self) -> bool:
+        return self.notify is None
+
+    @property
     def tells_people(self) -> bool:
         return self.notify is not None and self.notify is not tell_nobody
 

@@ -185,6 +185,11 @@ class Notifier(Protocol):
         """Returns the open questions that still need a notification, according to the run's journal."""
         ...
 
+    def find_unset(self, *, all_channels: bool) -> Sequence[str]:
+        """Returns the variables that are not set, without which nobody is told; of those that are told of every
+        question, or of all."""
+        ...
+
 
 @dataclass(frozen=True)
 class CompiledFlow:
@@ -261,6 +266,20 @@ class CompiledFlow:
         more = f" and {len(asked) - _MOST_NAMED} more" if len(asked) > _MOST_NAMED else ""
         names = ", ".join(f"'{path}'" for path in list(asked)[:_MOST_NAMED])
         return f"{names}{more} of flow '{self.name}': {next(iter(asked.values()))}"
+
+    @property
+    def untold_notice(self) -> str | None:
+        """Says which variables nobody is told of the flow's questions without; None where all are set, or it asks
+        nothing."""
+        nodes = self.all_nodes.values()
+        names_own = any(each.tells_people for each in nodes)
+        if self.notifier is None or not (names_own or any(each.asks_by_default for each in nodes)):
+            return None
+        unset = self.notifier.find_unset(all_channels=names_own)
+        if not unset:
+            return None
+        are = "is" if len(unset) == 1 else "are"
+        return f"who is to be told of questions of flow '{self.name}' will not be: {', '.join(unset)} {are} not set"
 
     def refuse_stand_in(self) -> None:
         """Refuse to let the stand-in answer people who take it for a model, unless it is named."""

@@ -350,6 +350,11 @@ class FlowNode(ABC):
         return False
 
     @property
+    def asks_by_default(self) -> bool:
+        """Whether it may ask people whom the project names, as far as that is known before it runs."""
+        return False
+
+    @property
     def adds_up(self) -> Sequence[str]:
         """Names under which it keeps lists for later nodes, to which those of nodes beside it are added."""
         return ()

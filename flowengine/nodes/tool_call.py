@@ -85,6 +85,11 @@ class ToolNode(FlowNode):
         changed.effect = changed._effect = "none"
         return changed
 
+    @property
+    def asks_by_default(self) -> bool:
+        made = self.tool
+        return self._rules.external if isinstance(made, ServerTool) else bool(self._rules.apply_to(made).approve)
+
     def find_problems(self, schema: Mapping[str, Any]) -> Sequence[Any]:
         """Lists problems of the arguments that are known before a run."""
         stand_ins: dict[str, Any] = dict.fromkeys(self.arguments) | dict(self.known)

@@ -41,6 +41,35 @@ def waiting(flowengine: Command, folder: Path) -> Path:
     return folder
 
 
+def test_what_keeps_people_from_being_told_is_said_before_the_run_begins(
+    flowengine: Command, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "flowengine.toml").write_text(
+        'allow_http = ["https://pager.example.com/v1/ PAGER_TOKEN"]\n[notify]\nurl = "https://us.example.com"\n'
+        'send = ["pager"]\n[notify.channels.pager]\ntype = "http"\nurl = "https://pager.example.com/v1/events"\n'
+        'headers_env = {Authorization = "PAGER_TOKEN"}\n[notify.channels.ops]\ntype = "slack"\nurl_env = "OPS_HOOK"\n'
+    )
+    (folder / "rows.csv").write_text("late\nfalse\n")
+    flow = (
+        "flowengine: v1\nname: {}\ninputs: {{late: {{type: boolean, default: false}}}}\nnodes:\n"
+        "  ask: {{type: approval, message: Now?, when: inputs.late, routes: {{yes: {{}}, no: {{}}}}{}}}\n"
+        "outputs: {{out: done}}\n"
+    )
+    untold = {
+        "nobody": (", notify: []", ""),
+        "default": ("", "PAGER_TOKEN is not set"),
+        "named": (", notify: [ops]", "PAGER_TOKEN, OPS_HOOK are not set"),
+    }
+    for name, (said, why) in untold.items():
+        (folder / f"{name}.yaml").write_text(flow.format(name, said))
+        notice = why and f"notice: who is to be told of questions of flow '{name}' will not be: {why}\n"
+        for words in ((), ("--data", "rows.csv", "-o", f"{name}.jsonl")):
+            assert flowengine("run", f"{name}.yaml", *words).err.startswith(notice)
+    assert "notice" not in flowengine("run", "nobody.yaml").err
+    monkeypatch.setenv("PAGER_TOKEN", "pager-token-of-a-test")
+    assert "who is to be told" not in flowengine("run", "default.yaml").err
+
+
 def test_a_run_that_waits_shows_what_it_asks_for(flowengine: Command, waiting: Path) -> None:
     shown = flowengine("runs", "show", "r1").out
     assert "sign_off asks for one of: ship, hold, and a form with: ticket\n  Release it?" in shown

@@ -13,7 +13,7 @@ import smtplib
 import ssl
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from email.message import EmailMessage
 from functools import partial
 from time import time
@@ -106,6 +106,14 @@ class PeopleNotifier:
                     send = partial(self._deliver, started, path, asked, record, target)
                     found.append(QuestionDelivery(node_of_question(path, asked), key, send))
         return found
+
+    def find_unset(self, *, all_channels: bool) -> Sequence[str]:
+        """Returns the variables that are not set, without which nobody is told."""
+        known = self.settings.channels
+        chosen = known if all_channels else {name: known[name] for name in self.settings.default if name in known}
+        needs_mail = any(each.type == "mail" for each in chosen.values())
+        needed = replace(self.settings, channels=chosen, mail=self.settings.mail if needs_mail else None).variables
+        return [each for each in needed if not self.environ.get(each, "").strip()]
 
     def _targets(self, asked: ApprovalRequested, at: float) -> Iterator[tuple[Notified, _Target | None]]:
         """The record of each delivery, and who is meant; None where the record says why it cannot be delivered."""
