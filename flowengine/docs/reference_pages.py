@@ -304,7 +304,7 @@ def http_page() -> str:
         "## `flowengine serve`",
         "Each request carries a key: `Authorization: Bearer …` ([Serving](serving.md)). `GET /openapi.json` describes "
         "the flows of the key with their inputs and outputs. Any operation may answer:",
-        _answers(EVERY_PROBLEM.items()),
+        _answers((str(status), told) for status, told in EVERY_PROBLEM.items()),
         *(_operation(path, method, each) for path, methods in described.items() for method, each in methods.items()),
         "### Other routes",
         "Flows for clients of [OpenAI's API](openai.md), of [MCP](mcp.md), for [pages](pages.md), links to "
@@ -332,14 +332,14 @@ def _operation(path: str, method: str, operation: Mapping[str, Any]) -> str:
     taken: Sequence[Mapping[str, Any]] = operation.get("parameters", ())
     parts = [f"### `{method.upper()} {path}`"]
     if (path, method) != ("/flows/NAME", "post"):
-        parts.append(f"{operation['summary']}.")
+        parts.append(operation["summary"])
     else:
         parts.append("Run the flow: its inputs as a JSON object in, its outputs out.")
     if taken:
         rows = ((f"`{each['name']}`", each["in"], each.get("description", "")) for each in taken)
         parts.append(format_rows(["parameter", "in", ""], rows))
     answers = ((status, each["description"]) for status, each in sorted(operation["responses"].items()))
-    parts.append(_answers(each for each in answers if each not in EVERY_PROBLEM.items()))
+    parts.append(_answers((status, told) for status, told in answers if EVERY_PROBLEM.get(int(status)) != told))
     return "\n\n".join(parts)
 
 

@@ -32,7 +32,7 @@ from flowengine.models.dotenv import read_environment
 from flowengine.runtime.run_driver import Admission
 from flowengine.web.api.flow_routes import make_flow_routes
 from flowengine.web.api.http_answers import error_response
-from flowengine.web.api.operations import make_operation_routes
+from flowengine.web.api.operations import make_health_routes
 from flowengine.web.api.serving_metrics import ServingMetrics
 from flowengine.web.api.serving_parts import ServingParts
 from flowengine.web.gate.api_keys import KeyRing
@@ -55,7 +55,7 @@ _ROUTES: Final = (
     make_openai_routes,
     make_stream_routes,
     make_mcp_routes,
-    make_operation_routes,
+    make_health_routes,
     make_webhook_routes,
 )
 

@@ -149,3 +149,36 @@ async def test_a_run_that_is_on_its_way_is_left_to_go_on_by_a_resumption(door: s
         assert (answer.status_code, answer.json()["run_id"]) == (202, run["run_id"])
         counted.gate.set()
         await wait_until(found, run["run_id"], "succeeded")
+
+
+@DOORS
+async def test_a_question_is_answered_and_its_run_followed_to_the_end(door: str):
+    async with opened(door, [asking()]) as found:
+        run_id = await start(found, "ask")
+        await wait_until(found, run_id, "waiting")
+        answer = await found.web.post(f"{found.runs}/{run_id}/answer", json={"choice": "yes"})
+        assert (answer.status_code in (200, 202), answer.json()["node"]) == (True, "ask")
+        await wait_until(found, run_id, "succeeded")
+        stream = await found.web.get(f"{found.runs}/{run_id}/events", params={"after": 1})
+        assert stream.headers["content-type"].startswith("text/event-stream")
+        assert "id: 0\n" not in stream.text
+        last = max(int(line[4:]) for line in stream.text.splitlines() if line.startswith("id: "))
+        again = await found.web.get(f"{found.runs}/{run_id}/events", headers={"Last-Event-ID": str(last)})
+        assert again.status_code == 204
+
+
+@DOORS
+async def test_what_is_done_with_runs_is_described_alike(door: str, counted: Counted):
+    async with opened(door, counted.flows) as found:
+        root = found.runs.removesuffix("/runs")
+        paths = (await found.web.get(f"{root}/openapi.json")).json()["paths"]
+    told = {(method, path.removeprefix(root)): each["operationId"] for path, methods in paths.items()
+            for method, each in methods.items()}  # fmt: skip
+    assert {place: id for place, id in told.items() if "/runs" in place[1] and id != "startRun"} == {
+        ("get", "/runs"): "listRuns",
+        ("get", "/runs/{run_id}"): "getRun",
+        ("get", "/runs/{run_id}/events"): "followRun",
+        ("post", "/runs/{run_id}/answer"): "answerRun",
+        ("post", "/runs/{run_id}/resume"): "resumeRun",
+        ("post", "/runs/{run_id}/cancel"): "cancelRun",
+    }

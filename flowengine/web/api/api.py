@@ -1,4 +1,4 @@
-"""Serves the HTTP API: one table of operations, from which routes and the OpenAPI document are made.
+"""Serves the HTTP API of the viewer: its selection of the table of operations, and how they are done.
 
 What a request may do is decided elsewhere (`safety`, `run_service`).
 """
@@ -6,34 +6,45 @@ What a request may do is decided elsewhere (`safety`, `run_service`).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute
 
 from flowengine.core.context import EMPTY
 from flowengine.core.json_values import dumps
 from flowengine.journal.run_lookup import parse_label_filter
 from flowengine.runtime.run import RunOptions
-from flowengine.version import __version__
+from flowengine.web.api.api_operations import (
+    BODY_PROBLEMS,
+    ApiAnswer,
+    Operation,
+    Parameter,
+    RunAnswers,
+    json_answer,
+    make_openapi,
+    make_operation_routes,
+    problems,
+    run_operations,
+    stream_answer,
+)
 from flowengine.web.api.schemas import (
     ANSWER,
     LABELS,
     MALFORMED,
-    POSITION,
     RESUME,
     SCHEMAS,
     START,
-    UNREADABLE_BODY,
     ref,
     to_flow_object,
     to_run_line,
     to_run_object,
 )
 from flowengine.web.api.sse import stream_events
-from flowengine.web.gate.problems import MEDIA_TYPE, Handler, ProblemError, answering_errors, problem_response
+from flowengine.web.gate.problems import Handler, ProblemError, problem_response
 from flowengine.web.gate.requests import get_parts, read_json
 from visualize.viewer.html import whole
 from visualize.viewer.runs import PAGE_SIZE, filters_of, query_of
@@ -41,40 +52,9 @@ from visualize.viewer.runs import PAGE_SIZE, filters_of, query_of
 __all__ = ["OPERATIONS", "make_api_routes", "make_document"]
 
 
-@dataclass(frozen=True)
-class Parameter:
-    name: str
-    description: str
-    place: str = "query"
-    schema: Mapping[str, Any] = field(default_factory=lambda: {"type": "string"})
-
-
-@dataclass(frozen=True)
-class Operation:
-    """One thing that the API does."""
-
-    method: str
-    path: str
-    id: str
-    summary: str
-    handler: Handler
-    answers: Mapping[int, tuple[str, str | None]]
-    """Status → what it means, and the name of the answer's schema; None: nothing, or no JSON."""
-    body: str | None = None
-    """Name of the body's schema."""
-    parameters: Sequence[Parameter] = ()
-    media_type: str = "application/json"
-
-
 def make_api_routes() -> Sequence[BaseRoute]:
-    return [
-        Route(each.path, answering_errors(each.handler, _answer_error), methods=[each.method], name=each.id)
-        for each in OPERATIONS
-    ]
-
-
-def _answer_error(request: Request, error: Exception) -> Response:
-    return problem_response(error, as_page=False)
+    answering = [*OPERATIONS, replace(_ANSWER_RUN, path="/api/runs/{run_id}/approve")]  # Its name in 0.2.0.
+    return make_operation_routes(answering, _HANDLERS, partial(problem_response, as_page=False))
 
 
 def _json_response(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
@@ -122,7 +102,7 @@ async def _start_run(request: Request) -> Response:
     )
 
 
-async def _approve_run(request: Request) -> Response:
+async def _answer_run(request: Request) -> Response:
     body = await read_json(request, ANSWER)
     node: str | None = body.get("node")
     run_id: str = request.path_params["run_id"]
@@ -170,143 +150,94 @@ async def _get_openapi(request: Request) -> Response:
 
 _DAY: Final = {"type": "string", "anyOf": [{"format": "date"}, {"maxLength": 0}]}
 _PAGE: Final = {"type": "integer", "minimum": 1, "maximum": 99_999_999}
-_RUN_ID_PARAMETER: Final = Parameter("run_id", "The run's id.", "path")
-_NO_RUN: Final[Mapping[int, tuple[str, str | None]]] = {
-    404: ("There is no such run, or its flow is not here.", "Problem")
-}
-_INVALID_BODY: Final[Mapping[int, tuple[str, str | None]]] = {
-    status: (said, "Problem") for status, said in UNREADABLE_BODY.items()
-}
-_CONFLICT: Final[Mapping[int, tuple[str, str | None]]] = {409: ("As the run stands, it cannot be done.", "Problem")}
+_RUNS: Final = run_operations(
+    "/api",
+    {
+        "listRuns": RunAnswers(
+            {
+                200: json_answer("The runs that are asked for, 100 on a page.", ref("Runs")),
+                **problems({422: "A label, a day or a page is none."}),
+            },
+            (
+                Parameter("flow", "The flow's name."),
+                Parameter("status", "The run's status."),
+                Parameter(
+                    "label", "NAME=VALUE: the run has that label; given several times, all of them.", schema=LABELS
+                ),
+                Parameter(
+                    "q", "Words in the run's inputs, outputs or errors, or in its id, flow's name, file or labels."
+                ),
+                Parameter("mark", "The run has this mark."),
+                Parameter("session", "The run belongs to it."),
+                Parameter("mine", "1: the run waits for an answer of who asks."),
+                Parameter("since", "The first day on which they started, as 2026-03-01.", schema=_DAY),
+                Parameter("until", "The last day.", schema=_DAY),
+                Parameter("ended", "The first day on which they stopped.", schema=_DAY),
+                Parameter("page", "Counted from 1.", schema=_PAGE),
+            ),
+        ),
+        "getRun": RunAnswers({200: json_answer("The run.", ref("Run"))}),
+        "followRun": RunAnswers(
+            {200: stream_answer("One JSON object an event."), 204: ApiAnswer("No more will come.")}
+        ),
+        "answerRun": RunAnswers(
+            {200: json_answer("The answer is kept.", ref("Answered"))}, body=ref("Answer"), needs_body=True
+        ),
+        "resumeRun": RunAnswers({202: json_answer("It goes on.", ref("Started"))}, body=ref("Resume")),
+        "cancelRun": RunAnswers({200: json_answer("It has stopped.", ref("Started"))}),
+    },
+)
+_ANSWER_RUN: Final = next(each for each in _RUNS if each.id == "answerRun")
+_NO_FLOW: Final = problems({404: "There is no such flow."})
 
 OPERATIONS: Final[Sequence[Operation]] = (
+    *_RUNS,
     Operation(
-        "GET", "/api/runs", "listRuns", "The runs of the store, the newest first, 100 on a page.", _list_runs,
-        {200: ("The runs that are asked for.", "Runs"), 422: ("A label, a day or a page is none.", "Problem")},
-        parameters=(
-            Parameter("flow", "The flow's name."),
-            Parameter("status", "The run's status."),
-            Parameter("label", "NAME=VALUE: the run has that label; given several times, all of them.", schema=LABELS),
-            Parameter("q", "Words in the run's inputs, outputs or errors, or in its id, flow's name, file or labels."),
-            Parameter("mark", "The run has this mark."),
-            Parameter("session", "The run belongs to it."),
-            Parameter("mine", "1: the run waits for an answer of who asks."),
-            Parameter("since", "The first day on which they started, as 2026-03-01.", schema=_DAY),
-            Parameter("until", "The last day.", schema=_DAY),
-            Parameter("ended", "The first day on which they stopped.", schema=_DAY),
-            Parameter("page", "Counted from 1.", schema=_PAGE),
-        ),
-    ),
-    Operation(
-        "POST", "/api/runs", "startRun", "Start a flow in this server's process.", _start_run,
+        "POST", "/api/runs", "startRun", "Start a flow in this server's process.",
         {
-            201: ("It runs.", "Started"), 404: ("There is no such flow, or no such run to reuse.", "Problem"),
-            **_CONFLICT, **_INVALID_BODY,
+            201: json_answer("It runs.", ref("Started")), **BODY_PROBLEMS,
+            **problems({404: "There is no such flow, or no such run to reuse.", 409: "There is such a run already."}),
         },
-        body="Start",
+        ref("Start"), needs_body=True,
     ),
     Operation(
-        "GET", "/api/runs/{run_id}", "getRun", "A run with its nodes and what it asks.", _get_run,
-        {200: ("The run.", "Run"), **_NO_RUN, 422: ("Its record is damaged or too new.", "Problem")},
-        parameters=(_RUN_ID_PARAMETER,),
+        "GET", "/api/flows", "listFlows", "The flows that can be started here.",
+        {200: json_answer("All of them.", ref("Flows"))},
     ),
     Operation(
-        "GET", "/api/runs/{run_id}/events", "followRun",
-        "The run's events as server-sent events, until it has ended; `id` is an event's position.", _stream_events,
-        {
-            200: ("One JSON object an event.", None), 204: ("No more will come.", None),
-            404: ("There is no such run, or no such position.", "Problem"),
-            422: ("Its record is damaged or too new.", "Problem"),
-        },
-        parameters=(
-            _RUN_ID_PARAMETER,
-            Parameter("after", "The position to begin at, counted from 0.", schema=POSITION),
-            Parameter("Last-Event-ID", "The last position that is known; it wins over `after`.", "header", POSITION),
-        ),
-        media_type="text/event-stream",
-    ),
-    Operation(
-        "POST", "/api/runs/{run_id}/approve", "answerRun", "Answer what the run waits with, and go on with it.",
-        _approve_run, {200: ("The answer is kept.", "Answered"), **_NO_RUN, **_CONFLICT, **_INVALID_BODY},
-        body="Answer", parameters=(_RUN_ID_PARAMETER,),
-    ),
-    Operation(
-        "POST", "/api/runs/{run_id}/resume", "resumeRun", "Resume a run that was interrupted or failed.",
-        _resume_run, {202: ("It goes on.", "Started"), **_NO_RUN, **_CONFLICT, **_INVALID_BODY},
-        body="Resume", parameters=(_RUN_ID_PARAMETER,),
-    ),
-    Operation(
-        "POST", "/api/runs/{run_id}/cancel", "cancelRun", "Stop a run, also one that waits.", _cancel_run,
-        {200: ("It has stopped.", "Started"), **_NO_RUN, **_CONFLICT}, parameters=(_RUN_ID_PARAMETER,),
-    ),
-    Operation(
-        "GET", "/api/flows", "listFlows", "The flows that can be started here.", _list_flows,
-        {200: ("All of them.", "Flows")},
-    ),
-    Operation(
-        "GET", "/api/flows/{name:path}", "getFlow", "One flow, with its inputs and what is wrong with it.", _get_flow,
-        {200: ("The flow.", "Flow"), 404: ("There is no such flow.", "Problem")},
+        "GET", "/api/flows/{name:path}", "getFlow", "One flow, with its inputs and what is wrong with it.",
+        {200: json_answer("The flow.", ref("Flow")), **_NO_FLOW},
         parameters=(Parameter("name", "The flow's name.", "path"),),
     ),
     Operation(
-        "GET", "/api/openapi.json", "describe", "This description.", _get_openapi, {200: ("OpenAPI 3.1.", None)},
+        "GET", "/api/openapi.json", "describe", "This description.",
+        {200: ApiAnswer("OpenAPI 3.1.", {"application/json": {}})},
     ),
 )  # fmt: skip
-
-
-# --- The OpenAPI document
-
-_COMMON_ANSWERS: Mapping[int, tuple[str, str | None]] = {
-    400: (MALFORMED, "Problem"),
-    401: ("A token is needed.", "Problem"),
-    403: ("The request is of another site, has a cookie alone, or the server is there to look at.", "Problem"),
-    421: ("The server is not known by this name.", "Problem"),
-    500: ("Something went wrong; the server's log says more.", "Problem"),
-    503: ("The store cannot be used now.", "Problem"),
+_HANDLERS: Final[Mapping[str, Handler]] = {
+    "listRuns": _list_runs,
+    "getRun": _get_run,
+    "followRun": _stream_events,
+    "answerRun": _answer_run,
+    "resumeRun": _resume_run,
+    "cancelRun": _cancel_run,
+    "startRun": _start_run,
+    "listFlows": _list_flows,
+    "getFlow": _get_flow,
+    "describe": _get_openapi,
 }
+_COMMON_ANSWERS: Final = problems(
+    {
+        400: MALFORMED,
+        401: "A token is needed.",
+        403: "The request is of another site, has a cookie alone, or the server is there to look at.",
+        421: "The server is not known by this name.",
+        500: "Something went wrong; the server's log says more.",
+        503: "The store cannot be used now, or nothing is taken.",
+    }
+)
 
 
 def make_document(root: str = "") -> Mapping[str, Any]:
     """OpenAPI 3.1; `root` is where the app is mounted."""
-    paths: dict[str, dict[str, Any]] = {}
-    for each in OPERATIONS:
-        paths.setdefault(each.path.replace(":path}", "}"), {})[each.method.lower()] = _describe_operation(each)
-    return {
-        "openapi": "3.1.0",
-        "info": {"title": "FlowEngine", "version": __version__},
-        "servers": [{"url": root or "/"}],
-        "paths": paths,
-        "components": {"schemas": SCHEMAS, "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}},
-        "security": [{"token": []}],
-    }
-
-
-def _describe_operation(each: Operation) -> Mapping[str, Any]:
-    said: dict[str, Any] = {"operationId": each.id, "summary": each.summary}
-    if each.parameters:
-        said["parameters"] = [_describe_parameter(parameter) for parameter in each.parameters]
-    if each.body is not None:
-        is_needed = bool(SCHEMAS[each.body]["required"])
-        said["requestBody"] = {"required": is_needed, "content": {"application/json": {"schema": ref(each.body)}}}
-    answers = {**each.answers, **_COMMON_ANSWERS}
-    said["responses"] = {str(status): _describe_answer(each, *answers[status]) for status in sorted(answers)}
-    return said
-
-
-def _describe_parameter(parameter: Parameter) -> Mapping[str, Any]:
-    return {
-        "name": parameter.name,
-        "in": parameter.place,
-        "description": parameter.description,
-        "required": parameter.place == "path",
-        "schema": parameter.schema,
-    }
-
-
-def _describe_answer(each: Operation, description: str, schema: str | None) -> Mapping[str, Any]:
-    if schema is not None:
-        media_type = MEDIA_TYPE if schema == "Problem" else each.media_type
-        return {"description": description, "content": {media_type: {"schema": ref(schema)}}}
-    if description.startswith("No more"):
-        return {"description": description}
-    return {"description": description, "content": {each.media_type: {}}}
+    return make_openapi(OPERATIONS, SCHEMAS, _COMMON_ANSWERS, root, "token")

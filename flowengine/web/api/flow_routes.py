@@ -19,7 +19,8 @@ from starlette.responses import Response
 
 from flowengine.flow import Flow
 from flowengine.journal.run_lookup import parse_label_filter, parse_labels
-from flowengine.web.api.flow_documents import describe_flows
+from flowengine.web.api.api_operations import make_operation_routes
+from flowengine.web.api.flow_documents import RUN_OPERATIONS, describe_flows
 from flowengine.web.api.http_answers import (
     accepted_response,
     encode_message,
@@ -53,15 +54,18 @@ def make_flow_routes(parts: ServingParts) -> MountedRoutes:
         ("POST", "/flows/{flow}", routes.call_flow),
         ("GET", "/flows/{flow}/openapi.json", routes.describe_flow),
         ("GET", "/openapi.json", routes.describe_all),
-        ("GET", "/runs", routes.list_runs),
-        ("GET", "/runs/{run_id}", routes.get_run),
-        ("GET", "/runs/{run_id}/events", routes.follow_run),
-        ("POST", "/runs/{run_id}/answer", routes.answer_run),
-        ("POST", "/runs/{run_id}/cancel", routes.cancel_run),
-        ("POST", "/runs/{run_id}/resume", routes.resume_run),
     ]
+    handlers = {
+        "listRuns": routes.list_runs,
+        "getRun": routes.get_run,
+        "followRun": routes.follow_run,
+        "answerRun": routes.answer_run,
+        "resumeRun": routes.resume_run,
+        "cancelRun": routes.cancel_run,
+    }
+    runs = make_operation_routes(RUN_OPERATIONS, handlers, error_response)
     desk = AnswerDesk(parts.environ, parts.service)
-    return MountedRoutes([*make_routes(table), *make_answer_routes(desk)], (ANSWERS,))
+    return MountedRoutes([*make_routes(table), *runs, *make_answer_routes(desk)], (ANSWERS,))
 
 
 class _Wish(NamedTuple):

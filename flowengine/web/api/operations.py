@@ -19,13 +19,13 @@ from flowengine.web.api.http_answers import make_routes
 from flowengine.web.api.serving_parts import MountedRoutes, ServingParts
 from flowengine.web.service.outcomes import AccessError
 
-__all__ = ["find_unreadiness", "make_operation_routes"]
+__all__ = ["find_unreadiness", "make_health_routes"]
 
 _PATIENCE: Final = 5.0
 """Seconds that the store may take to answer."""
 
 
-def make_operation_routes(parts: ServingParts) -> MountedRoutes:
+def make_health_routes(parts: ServingParts) -> MountedRoutes:
     service, metrics, asking = parts.service, parts.metrics, anyio.Lock()
 
     async def is_alive(request: Request) -> Response:
