@@ -105,18 +105,18 @@ def _check_seed(value: Any) -> str | None:
 
 def _check_stop(value: Any) -> str | None:
     texts = [value] if isinstance(value, str) else value
-    given = cast("list[Any]", texts) if isinstance(texts, list | tuple) else []
-    if 0 < len(given) <= MOST_STOPS and all(isinstance(each, str) and each for each in given):
+    stops = cast("list[Any]", texts) if isinstance(texts, list | tuple) else []
+    if 0 < len(stops) <= MOST_STOPS and all(isinstance(each, str) and each for each in stops):
         return None
     return f"a text that is not empty, or a list of up to {MOST_STOPS} of them"
 
 
 def _check_thinking(value: Any) -> str | None:
     if isinstance(value, Mapping):
-        given = cast("Mapping[str, Any]", value)
-        if given.get("type", "enabled") != "enabled":
+        thinking = cast("Mapping[str, Any]", value)
+        if thinking.get("type", "enabled") != "enabled":
             return None  # A vendor's own mode without a budget, which Python code may ask for.
-        value = given.get("budget_tokens") if set(given) <= {"type", "budget_tokens"} else None
+        value = thinking.get("budget_tokens") if set(thinking) <= {"type", "budget_tokens"} else None
     return None if type(value) is int and value >= 1 else "a number of tokens of at least 1, or {budget_tokens: …}"
 
 
@@ -158,13 +158,13 @@ mean 'high'?"]
         if expected is not None:
             hint = did_you_mean(value, _WORDS[name]) if name in _WORDS and isinstance(value, str) else ""
             yield OptionProblem(name, f"{name} must be {expected}, not {value!r:.80}", hint)
-    given = options.get("model_options")
-    if given is not None and not isinstance(given, Mapping):
+    vendor_options = options.get("model_options")
+    if vendor_options is not None and not isinstance(vendor_options, Mapping):
         yield OptionProblem(
-            "model_options", f"model_options must be a map of the vendor's parameters, not {given!r:.80}"
+            "model_options", f"model_options must be a map of the vendor's parameters, not {vendor_options!r:.80}"
         )
-    elif given is not None:
-        for name, value in cast("Mapping[str, Any]", given).items():
+    elif vendor_options is not None:
+        for name, value in cast("Mapping[str, Any]", vendor_options).items():
             problem = find_vendor_option_problem(name, value)
             if problem is not None:
                 yield problem
@@ -177,27 +177,27 @@ def normalize_options(options: Mapping[str, Any]) -> dict[str, Any]:
     >>> normalize_options({"stop": "END", "thinking": 2048, "model_options": {"top_k": 5}})
     {'stop': ['END'], 'thinking': {'budget_tokens': 2048}, 'top_k': 5}
     """
-    found: dict[str, Any] = {}
+    options_by_name: dict[str, Any] = {}
     for name, value in options.items():
         if value is None and (name in OPTIONS or name == "model_options"):
             continue
         if name == "model_options":
             further = cast("Mapping[str, Any]", value)
-            found |= {key: each for key, each in further.items() if key not in options}
+            options_by_name |= {key: each for key, each in further.items() if key not in options}
         elif name == "stop":
-            found[name] = [value] if isinstance(value, str) else list(cast("Sequence[str]", value))
+            options_by_name[name] = [value] if isinstance(value, str) else list(cast("Sequence[str]", value))
         elif name == "thinking":
-            found[name] = _as_thinking(value)
+            options_by_name[name] = _as_thinking(value)
         else:
-            found[name] = value
-    return found
+            options_by_name[name] = value
+    return options_by_name
 
 
 def _as_thinking(value: Any) -> dict[str, Any]:
     if not isinstance(value, Mapping):
         return {"budget_tokens": value}
-    given = dict(cast("Mapping[str, Any]", value))
-    return {"budget_tokens": given["budget_tokens"]} if given.get("type", "enabled") == "enabled" else given
+    thinking = dict(cast("Mapping[str, Any]", value))
+    return {"budget_tokens": thinking["budget_tokens"]} if thinking.get("type", "enabled") == "enabled" else thinking
 
 
 # --- Further parameters of vendors
@@ -265,15 +265,15 @@ def find_vendor_option_problem(name: str, value: Any) -> OptionProblem | None:
     if name in _OF_THE_NODE:
         return OptionProblem(name, f"'{name}' is a key of its own", f"; write it beside `model_options`, as `{name}:`")
     if name in SAID_OTHERWISE:
-        meant = SAID_OTHERWISE[name]
+        own_name = SAID_OTHERWISE[name]
         return OptionProblem(
-            name, f"'{name}' is said as `{meant}`", f"; write it beside `model_options`, as `{meant}:`"
+            name, f"'{name}' is said as `{own_name}`", f"; write it beside `model_options`, as `{own_name}:`"
         )
     if name in _OF_THE_ENGINE:
         return OptionProblem(name, f"'{name}' may not be a model option: the engine says it of each call itself")
     if any(word in name.lower() for word in _SENSITIVE):
-        told = f"'{name}' may not be a model option: addresses, headers and keys are said in the project file"
-        return OptionProblem(name, told)
+        message = f"'{name}' may not be a model option: addresses, headers and keys are said in the project file"
+        return OptionProblem(name, message)
     return OptionProblem(name, f"unknown model option '{name:.80}'", did_you_mean(name, VENDOR_OPTIONS))
 
 

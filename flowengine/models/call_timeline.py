@@ -20,16 +20,16 @@ Step: TypeAlias = Literal["loading", "queued", "attempt", "backoff", "rate_limit
 `rate_limit`: the wait after it, the latter where the vendor had too many requests (429)."""
 
 _LEAST: Final = 0.001
-"""Seconds. What took less is not worth a place in a record."""
+"""Seconds. A shorter step is not worth a place in a record."""
 _MAX_ERROR: Final = 300
 """Characters of an error."""
 
 
 class TimedStep(NamedTuple):
-    """What was done, between two moments of `perf_counter`."""
+    """A step of a call. `start`: a moment of `perf_counter`."""
 
     what: Step
-    begun: float
+    start: float
     seconds: float
     error: str = ""
 
@@ -41,30 +41,30 @@ CALL_STEPS: Final[ContextVar[list[TimedStep] | None]] = ContextVar("call_timelin
 def tell_steps(steps: Iterable[TimedStep]) -> list[dict[str, Any]]:
     """The steps of a call that ends now, as its record has them, in the order in which they began.
 
-    >>> told = tell_steps([TimedStep("backoff", perf_counter() - 2, 2.0, "busy")])
-    >>> [(each["what"], round(each["ago"]), each["seconds"], each["error"]) for each in told]
+    >>> rows = tell_steps([TimedStep("backoff", perf_counter() - 2, 2.0, "busy")])
+    >>> [(each["what"], round(each["ago"]), each["seconds"], each["error"]) for each in rows]
     [('backoff', 2, 2.0, 'busy')]
     """
     end = perf_counter()
     return [
-        {"what": what, "ago": end - begun, "seconds": seconds} | ({"error": error[:_MAX_ERROR]} if error else {})
-        for what, begun, seconds, error in sorted(steps, key=lambda each: each.begun)
+        {"what": what, "ago": end - start, "seconds": seconds} | ({"error": error[:_MAX_ERROR]} if error else {})
+        for what, start, seconds, error in sorted(steps, key=lambda each: each.start)
     ]
 
 
-def add_step(what: Step, begun: float, error: str = "") -> None:
-    """Say that what began at a moment of `perf_counter` has ended now."""
-    found = CALL_STEPS.get()
-    seconds = perf_counter() - begun
-    if found is not None and (seconds >= _LEAST or what == "attempt"):
-        found.append(TimedStep(what, begun, seconds, error))
+def add_step(what: Step, start: float, error: str = "") -> None:
+    """Adds a step that began at a moment of `perf_counter` and ends now."""
+    steps = CALL_STEPS.get()
+    seconds = perf_counter() - start
+    if steps is not None and (seconds >= _LEAST or what == "attempt"):
+        steps.append(TimedStep(what, start, seconds, error))
 
 
 @contextmanager
 def spent_on(what: Step, error: str = "") -> Generator[None]:
     """Records the block as a step of the call."""
-    begun = perf_counter()
+    start = perf_counter()
     try:
         yield
     finally:
-        add_step(what, begun, error)
+        add_step(what, start, error)

@@ -21,24 +21,24 @@ from flowengine.models.vendors import vendor_named
 __all__ = ["capabilities_of", "find_kin"]
 
 
-def capabilities_of(provider: str, name: str, said: Mapping[str, Any] = EMPTY) -> Capabilities:
-    """What a vendor's model can do. `said`: what a project says of it, by the names of the fields; `same_as` names the
-    model of a vendor that it is, where its own name does not say so.
+def capabilities_of(provider: str, name: str, overrides: Mapping[str, Any] = EMPTY) -> Capabilities:
+    """Returns the capabilities of a vendor's model. `overrides`: a project's own statements, by the names of the fields;
+    its `same_as` names the vendor's model behind a name that does not tell it.
 
     >>> capabilities_of("openai", "gpt-5").efforts, capabilities_of("openai", "gpt-5-pro").api
     (('minimal', 'low', 'medium', 'high'), 'responses')
     >>> capabilities_of("azure", "prod", {"same_as": "openai/gpt-5"}).sampling
     'never'
     """
-    if not said:
+    if not overrides:
         return _look_up(provider, name)
-    found = _look_up(*said["same_as"].split("/", 1)) if "same_as" in said else _look_up(provider, name)
-    fields = {key: value for key, value in said.items() if key != "same_as"}
-    if fields.get("thinks") is True and not found.thinks and "sampling" not in fields:
+    capabilities = _look_up(*overrides["same_as"].split("/", 1)) if "same_as" in overrides else _look_up(provider, name)
+    fields = {key: value for key, value in overrides.items() if key != "same_as"}
+    if fields.get("thinks") is True and not capabilities.thinks and "sampling" not in fields:
         fields["sampling"] = "never"
     if fields.get("thinks") is False:
         fields = {"efforts": (), "sampling": "always", **fields}
-    return replace(found, is_known=True, **fields)
+    return replace(capabilities, is_known=True, **fields)
 
 
 @cache
@@ -85,10 +85,10 @@ _WITH_FAMILIES: Final = frozenset({"openai", "anthropic", "google", "xai", "deep
 def _kinds(provider: str) -> list[tuple[Kind, Mapping[str, Any]]]:
     """The vendor's own models that answer."""
     prefix = vendor_named(provider).prefix
-    found: list[tuple[Kind, Mapping[str, Any]]] = []
+    kinds: list[tuple[Kind, Mapping[str, Any]]] = []
     for name, entry in whole_table().items():
         if entry.get("litellm_provider") == prefix and entry.get("mode") in ("chat", "responses"):
             kind = kind_of(name.removeprefix(f"{prefix}/"))
             if kind is not None:
-                found.append((kind, entry))
-    return found
+                kinds.append((kind, entry))
+    return kinds

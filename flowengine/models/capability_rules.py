@@ -42,9 +42,9 @@ _USUAL: Final = ("low", "medium", "high")
 
 def _efforts_in_table(facts: Facts) -> tuple[str, ...] | None:
     """The efforts that the table names; None where it names none."""
-    listed = facts.get("reasoning_effort_levels")
-    if isinstance(listed, list):
-        return tuple(each for each in _EVERY if each in listed)
+    levels = facts.get("reasoning_effort_levels")
+    if isinstance(levels, list):
+        return tuple(each for each in _EVERY if each in levels)
     flags = {each: facts.get(f"supports_{each}_reasoning_effort") for each in _EVERY}
     if all(each is None for each in flags.values()):
         return None
@@ -124,12 +124,12 @@ def _openai_efforts(name: str, version: tuple[int, int], facts: Facts) -> tuple[
 
 def _api(name: str, facts: Facts) -> Any:
     endpoints = facts.get("supported_endpoints")
-    listed = set(map(str, cast("list[Any]", endpoints))) if isinstance(endpoints, list) else set[str]()
-    if facts.get("mode") == "responses" or (any("responses" in each for each in listed) and not _has_chat(listed)):
+    paths = set(map(str, cast("list[Any]", endpoints))) if isinstance(endpoints, list) else set[str]()
+    if facts.get("mode") == "responses" or (any("responses" in each for each in paths) and not _has_chat(paths)):
         return "responses"
     if not facts and _RESPONSES.match(name):
         return "responses"
-    return "chat" if _has_chat(listed) and not any("responses" in each for each in listed) else None
+    return "chat" if _has_chat(paths) and not any("responses" in each for each in paths) else None
 
 
 def _has_chat(endpoints: set[str]) -> bool:

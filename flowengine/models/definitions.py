@@ -88,7 +88,7 @@ class ModelMeaning(NamedTuple):
 
 
 def find_meaning(
-    written: str,
+    reference: str,
     definitions: Mapping[str, ModelDefinition],
     environ: Mapping[str, str],
     default_provider: str | None = None,
@@ -99,16 +99,16 @@ def find_meaning(
     >>> find_meaning("fast", {"fast": fast}, {}).choice[:2]
     ('openai', 'gpt-4o-mini')
     """
-    definition = definitions.get(written.strip())
+    definition = definitions.get(reference.strip())
     if definition is None:
         try:
-            choice = choose(VendorQuestion(written.strip(), None, environ, default_provider))
+            choice = choose(VendorQuestion(reference.strip(), None, environ, default_provider))
         except ModelConfigError as error:
-            if find_nearest(written, definitions) is None:
+            if find_nearest(reference, definitions) is None:
                 raise
-            hint = did_you_mean(written, definitions)
-            raise ModelConfigError(f"no model '{written:.80}' is in `models` of the project file{hint}") from error
-        return ModelMeaning(choice, None, written)
+            hint = did_you_mean(reference, definitions)
+            raise ModelConfigError(f"no model '{reference:.80}' is in `models` of the project file{hint}") from error
+        return ModelMeaning(choice, None, reference)
     try:
         choice = choose(VendorQuestion(definition.model, None, environ, default_provider))
     except ModelConfigError as error:
@@ -129,8 +129,8 @@ class KeySource(NamedTuple):
     """The variable; the program of the command."""
     is_set: bool | None
     """Whether the variable is set; None where that is not known without asking."""
-    said: str
-    """Who says so, for errors; empty where it is the vendor's usual variable."""
+    owner: str
+    """The definition or table that names the source, for errors; empty for the vendor's usual variable."""
     command: tuple[str, ...] | None = None
 
 
@@ -141,11 +141,11 @@ def find_key_source(
     provider: str, environ: Mapping[str, str], definition: ModelDefinition | None, settings: ProviderSettings | None
 ) -> KeySource:
     """Returns where the key for a vendor's model is looked up, without running a command."""
-    for holder, said in ((definition, str(definition)), (settings, f"[providers.{provider}]")):
+    for holder, owner in ((definition, str(definition)), (settings, f"[providers.{provider}]")):
         if holder is not None and holder.key_env is not None:
-            return KeySource("variable", holder.key_env, bool(environ.get(holder.key_env)), said)
+            return KeySource("variable", holder.key_env, bool(environ.get(holder.key_env)), owner)
         if holder is not None and holder.key_command is not None:
-            return KeySource("command", PurePath(holder.key_command[0]).name, None, said, holder.key_command)
+            return KeySource("command", PurePath(holder.key_command[0]).name, None, owner, holder.key_command)
     vendor = vendor_named(provider)
     if not needs_key(provider):
         return _NO_KEY
@@ -164,18 +164,18 @@ def read_said_key(
     A command is run. `ModelConfigError` where the variable is not set, or the command gives no key.
     """
     source = find_key_source(provider, environ, definition, settings)
-    if not source.said:
+    if not source.owner:
         return None
     if source.command is not None:
         from flowengine.models.key_command import read_key  # Few keys come from a command.
 
-        return read_key(source.command, source.said)
+        return read_key(source.command, source.owner)
     key = environ.get(source.name)
     if key:
         return key
     # All names are asked for only here, so that a model that was opened can be taken again.
     hint = did_you_mean(source.name, [each for each in environ if each.isidentifier()])
-    raise ModelConfigError(f"{source.said} takes its key from {source.name}, which is not set{hint}")
+    raise ModelConfigError(f"{source.owner} takes its key from {source.name}, which is not set{hint}")
 
 
 # --- Opened models
@@ -224,8 +224,8 @@ def listed_as(definition: ModelDefinition | None, provider: str, name: str) -> t
     >>> listed_as(ModelDefinition("ours", "azure/prod", capabilities={"same_as": "openai/gpt-5"}), "azure", "prod")
     ('openai', 'gpt-5')
     """
-    said = definition.capabilities.get("same_as") if definition is not None else None
-    vendor, _, model = said.partition("/") if isinstance(said, str) else (provider, "", name)
+    same_as = definition.capabilities.get("same_as") if definition is not None else None
+    vendor, _, model = same_as.partition("/") if isinstance(same_as, str) else (provider, "", name)
     return vendor, model
 
 

@@ -74,7 +74,7 @@ class ProcessEnvironment(Mapping[str, str]):
 
     def __init__(self) -> None:
         self._place: tuple[str, str] | None = None
-        self._found: Mapping[str, str] = os.environ
+        self._environment: Mapping[str, str] = os.environ
 
     def __getitem__(self, name: str) -> str:
         return os.environ[name] if name in os.environ else self.merged()[name]
@@ -92,9 +92,9 @@ class ProcessEnvironment(Mapping[str, str]):
             folder = Path(place[0])
             roots = (each for each in (folder, *folder.parents) if os.path.isfile(each / _PROJECT_FILE))
             root = next(roots, folder)
-            self._found = read_environment(root, read_environment(folder, os.environ))
+            self._environment = read_environment(root, read_environment(folder, os.environ))
             self._place = place
-        return self._found
+        return self._environment
 
 
 def find_dotenv(folder: Path, environ: Mapping[str, str]) -> Path | None:
@@ -145,12 +145,12 @@ def _find_secrets(name: str, value: str) -> Iterator[str]:
     >>> [[*_find_secrets(*each)] for each in (("PIN", "a1b2c3d4e5f6"), ("AI_MODEL", "gpt-4o-mini-2024"))]
     [['a1b2c3d4e5f6'], []]
     """
-    found = find_secret_values({name: value})
+    secrets = find_secret_values({name: value})
     if "://" in value:
-        found += find_url_secrets(value)
+        secrets += find_url_secrets(value)
     elif is_random(value) and not (_HARMLESS.search(name) or _NUMBERS.fullmatch(value)):
-        found.append(value)
-    yield from (each for each in found if len(each) >= _SHORTEST)
+        secrets.append(value)
+    yield from (each for each in secrets if len(each) >= _SHORTEST)
 
 
 class _Merged(Mapping[str, str]):
@@ -187,15 +187,15 @@ def parse_dotenv(text: str) -> dict[str, str]:
     >>> parse_dotenv('A=1  # one\nexport B="two words"\nC=\'#3\'')
     {'A': '1', 'B': 'two words', 'C': '#3'}
     """
-    return {found["name"]: _read_value(found) for found in _ASSIGNMENT.finditer(text.replace("\r\n", "\n"))}
+    return {match["name"]: _read_value(match) for match in _ASSIGNMENT.finditer(text.replace("\r\n", "\n"))}
 
 
-def _read_value(found: re.Match[str]) -> str:
-    if found["literal"] is not None:
-        return found["literal"]
-    if found["quoted"] is not None:
-        return re.sub(r"\\(.)", lambda escape: _ESCAPES.get(escape[1], escape[1]), found["quoted"], flags=re.DOTALL)
-    return found["plain"] or ""
+def _read_value(match: re.Match[str]) -> str:
+    if match["literal"] is not None:
+        return match["literal"]
+    if match["quoted"] is not None:
+        return re.sub(r"\\(.)", lambda escape: _ESCAPES.get(escape[1], escape[1]), match["quoted"], flags=re.DOTALL)
+    return match["plain"] or ""
 
 
 PROCESS_ENVIRONMENT: Final = ProcessEnvironment()

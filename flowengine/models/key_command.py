@@ -62,35 +62,35 @@ def split_command(value: str | Sequence[str]) -> tuple[str, ...]:
     return tuple(shlex.split(value) if isinstance(value, str) else value)
 
 
-def read_key(command: tuple[str, ...], said: str, *, limit: float = TIME_LIMIT) -> str:
-    """The key that a command prints, as it did the first time. `said`: where the command is written.
+def read_key(command: tuple[str, ...], owner: str, *, limit: float = TIME_LIMIT) -> str:
+    """The key that a command prints, as it did the first time. `owner`: where the command is written.
 
     `ModelConfigError` where there is no such program, it fails, takes longer than `limit` seconds, or prints no key.
     """
     with _running:  # A caller that comes meanwhile wants the same key, and a person is asked once.
         if command not in _keys:
-            _keys[command] = _read_output(_run(command, said, limit), command, said)
+            _keys[command] = _read_output(_run(command, owner, limit), command, owner)
         return _keys[command]
 
 
-def _run(command: tuple[str, ...], said: str, limit: float) -> bytes:
+def _run(command: tuple[str, ...], owner: str, limit: float) -> bytes:
     program = PurePath(command[0]).name
     try:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
         )
     except OSError as error:
-        raise ModelConfigError(f"the key command '{program}' of {said} cannot be started: {error.strerror}") from None
+        raise ModelConfigError(f"the key command '{program}' of {owner} cannot be started: {error.strerror}") from None
     try:
         printed, _ = process.communicate(timeout=limit)
     except subprocess.TimeoutExpired:
         _end(process)
-        raise ModelConfigError(f"the key command '{program}' of {said} gave no key within {limit:g} s") from None
+        raise ModelConfigError(f"the key command '{program}' of {owner} gave no key within {limit:g} s") from None
     except BaseException:
         _end(process)
         raise
     if process.returncode != 0:
-        failed = f"the key command '{program}' of {said} failed with exit code {process.returncode}"
+        failed = f"the key command '{program}' of {owner} failed with exit code {process.returncode}"
         raise ModelConfigError(f"{failed}; run it by hand to see why")
     return printed
 
@@ -107,11 +107,11 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def _read_output(printed: bytes, command: tuple[str, ...], said: str) -> str:
+def _read_output(printed: bytes, command: tuple[str, ...], owner: str) -> str:
     text = printed.decode("utf-8", "replace").strip()
     if text and len(text) <= _LONGEST and text.isprintable() and " " not in text:
         return text
-    found = "nothing" if not text else "more than one word"
+    output = "nothing" if not text else "more than one word"
     raise ModelConfigError(
-        f"the key command '{PurePath(command[0]).name}' of {said} printed {found}, where a key alone is expected"
+        f"the key command '{PurePath(command[0]).name}' of {owner} printed {output}, where a key alone is expected"
     )

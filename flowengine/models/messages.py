@@ -32,8 +32,8 @@ def vectors_of(texts: Iterable[str]) -> list[list[float]]:
     >>> vectors_of(["AACAPwAAAD8="])
     [[1.0, 0.5]]
     """
-    found = map(b64decode, texts)
-    return [list(struct.unpack(f"<{len(each) // 4}f", each)) for each in found]
+    packed_vectors = map(b64decode, texts)
+    return [list(struct.unpack(f"<{len(each) // 4}f", each)) for each in packed_vectors]
 
 
 Role: TypeAlias = Literal["system", "user", "assistant", "tool"]

@@ -228,15 +228,15 @@ FINISH_REASONS: Final = frozenset({"stop", "length", "tool_calls", "content_filt
 _LONGEST_REASON: Final = 40
 
 
-def read_finish_reason(told: Any, names: Mapping[str, str], *, has_calls: bool) -> str:
+def read_finish_reason(vendor_reason: Any, names: Mapping[str, str], *, has_calls: bool) -> str:
     """The reason by our name; a vendor's own word where we have none for it. `names`: the vendor's words → ours.
 
     >>> [read_finish_reason(each, {"eos": "stop"}, has_calls=False) for each in ("eos", None, "paused")]
     ['stop', 'stop', 'paused']
     """
-    word = told[:_LONGEST_REASON] if isinstance(told, str) and told else "stop"
-    found = names.get(word, word)
-    return "tool_calls" if found == "stop" and has_calls else found
+    word = vendor_reason[:_LONGEST_REASON] if isinstance(vendor_reason, str) and vendor_reason else "stop"
+    reason = names.get(word, word)
+    return "tool_calls" if reason == "stop" and has_calls else reason
 
 
 class Unanswered(NamedTuple):
@@ -314,8 +314,8 @@ async def stream_whole(
         yield reply
 
     reply = await complete(request)
-    async with aclosing(write()) as written:
-        yield written
+    async with aclosing(write()) as source:
+        yield source
 
 
 def missing_members(value: object) -> list[str]:
@@ -386,9 +386,9 @@ def plain_request(request: Request) -> dict[str, Any]:
 
 def request_of(shape: Mapping[str, Any], messages: Iterable[Mapping[str, Any]]) -> Request:
     """The request that `plain_request` described, masked values included."""
-    given = {name: value for name, value in shape.items() if name != "tools"}
+    fields = {name: value for name, value in shape.items() if name != "tools"}
     tools = cast("Iterable[Mapping[str, Any]]", shape.get("tools", ()))
-    return Request(messages=tuple(from_dict(each) for each in messages), tools=tuple(tools), **given)
+    return Request(messages=tuple(from_dict(each) for each in messages), tools=tuple(tools), **fields)
 
 
 def without_secrets(extra: Mapping[str, Any]) -> dict[str, Any]:
@@ -442,8 +442,8 @@ class PassThroughModel:
         yield request, lambda reply: reply
 
     async def complete(self, request: Request) -> Reply:
-        async with self._around(request) as (asked, finish):
-            return finish(await self._model.complete(asked))
+        async with self._around(request) as (inner_request, finish):
+            return finish(await self._model.complete(inner_request))
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[str | Reply]]:
@@ -451,5 +451,5 @@ class PassThroughModel:
             async for piece in stream:
                 yield finish(piece) if isinstance(piece, Reply) else piece
 
-        async with self._around(request) as (asked, finish), self._model.stream(asked) as stream:
+        async with self._around(request) as (inner_request, finish), self._model.stream(inner_request) as stream:
             yield pieces()

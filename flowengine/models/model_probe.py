@@ -62,27 +62,29 @@ class ProbePlace:
         return find_meaning(model, self.models, self.environ, self.default_provider)
 
     def address(self, vendor: Vendor) -> str | None:
-        said = self.providers.get(vendor.name)
-        return (said and said.base_url) or address_of(vendor, self.environ)
+        settings = self.providers.get(vendor.name)
+        return (settings and settings.base_url) or address_of(vendor, self.environ)
 
     def uses(self, vendor: Vendor) -> bool:
         """Tells whether a key or an address of it is set."""
-        said = self.providers.get(vendor.name)
-        is_placed = first_set(vendor.base_variables, self.environ) or (said and said.base_url)
-        has_key = key_of(vendor, self.environ) or (said and (said.key_command or self.environ.get(said.key_env or "")))
+        settings = self.providers.get(vendor.name)
+        is_placed = first_set(vendor.base_variables, self.environ) or (settings and settings.base_url)
+        has_key = key_of(vendor, self.environ) or (
+            settings and (settings.key_command or self.environ.get(settings.key_env or ""))
+        )
         return bool(has_key or is_placed)
 
     async def key(self, vendor: Vendor, definition: ModelDefinition | None = None) -> str | None:
         """The key of a vendor, or of a model of it. A command may ask a person for it, so it waits in a thread."""
-        said = self.providers.get(vendor.name)
-        ask = partial(read_said_key, vendor.name, self.environ, definition, said)
+        settings = self.providers.get(vendor.name)
+        ask = partial(read_said_key, vendor.name, self.environ, definition, settings)
         return await call_abandonable(ask)
 
 
 async def probe(place: ProbePlace, models: Sequence[str]) -> list[ProbeAnswer]:
     """Probes these models, and the other vendors whose key or address is set."""
-    asked = [*dict.fromkeys(models)]
-    covered = {provider for each in asked if (provider := _provider(each, place)) is not None}
+    names = [*dict.fromkeys(models)]
+    covered = {provider for each in names if (provider := _provider(each, place)) is not None}
     vendors = [each for each in (*VENDORS.values(), *OTHERS.values()) if place.uses(each) and each.name not in covered]
     answers: dict[int, ProbeAnswer] = {}
 
@@ -92,7 +94,7 @@ async def probe(place: ProbePlace, models: Sequence[str]) -> list[ProbeAnswer]:
         answers[number] = await (_model(subject, place) if isinstance(subject, str) else _list(subject, place))
 
     async with anyio.create_task_group() as tasks:
-        for number, subject in enumerate([*asked, *vendors]):
+        for number, subject in enumerate([*names, *vendors]):
             tasks.start_soon(ask, number, subject)
     return [answers[number] for number in sorted(answers)]
 
@@ -110,13 +112,13 @@ async def _model(name: str, place: ProbePlace) -> ProbeAnswer:
     try:
         meaning = place.meaning(name)
         provider, own = meaning.choice.provider, meaning.definition
-        said = place.providers.get(provider)
-        base_url = (own and own.base_url) or (said and said.base_url)
-        given: dict[str, Any] = {"api_base": base_url} if base_url else {}
+        settings = place.providers.get(provider)
+        base_url = (own and own.base_url) or (settings and settings.base_url)
+        arguments: dict[str, Any] = {"api_base": base_url} if base_url else {}
         key = await place.key(vendor_named(provider), own)
-        given |= {} if key is None else {"api_key": key}
+        arguments |= {} if key is None else {"api_key": key}
         model = get_llm(
-            meaning.model, environ=place.environ, default_provider=place.default_provider, max_retries=0, **given
+            meaning.model, environ=place.environ, default_provider=place.default_provider, max_retries=0, **arguments
         )
         await model.complete(Request(model.name, (Message("user", "Hi"),), max_tokens=1, timeout=_TIMEOUT))
     except FlowEngineError as error:
@@ -134,7 +136,7 @@ async def _list(vendor: Vendor, place: ProbePlace) -> ProbeAnswer:
             vendor.name, "its address is none; one such as https://host:8000/v1 is expected", is_fine=False
         )
     url = f"{base.rstrip('/')}/{'api/tags' if vendor.name == 'ollama' else 'models'}"
-    shown, secrets = show_address(base), secrets_of({"api_base": base})
+    address, secrets = show_address(base), secrets_of({"api_base": base})
     try:
         check_outbound(vendor.name, {"api_base": base})
         key = await place.key(vendor) or key_of(vendor, place.environ)
@@ -146,20 +148,20 @@ async def _list(vendor: Vendor, place: ProbePlace) -> ProbeAnswer:
                 body = await answer.read()
         if answer.is_fine:
             names = _read_names(body)
-            listed = secrets.hide(", ".join(names[:5]) + (", …" if len(names) > 5 else ""))[:_LONGEST]
-            said = f"{shown} has {len(names)} model(s){': ' if names else ''}{listed}"
-            return ProbeAnswer(vendor.name, said, is_fine=True)
-        said = f"{shown} answers with status {answer.status}"
+            beginning = secrets.hide(", ".join(names[:5]) + (", …" if len(names) > 5 else ""))[:_LONGEST]
+            message = f"{address} has {len(names)} model(s){': ' if names else ''}{beginning}"
+            return ProbeAnswer(vendor.name, message, is_fine=True)
+        message = f"{address} answers with status {answer.status}"
     except NoConnectionError as error:
-        said = f"no connection to {shown}: {error}"
+        message = f"no connection to {address}: {error}"
     except TimeoutError:
-        said = f"{shown} did not answer within {_TIMEOUT:g} s"
+        message = f"{address} did not answer within {_TIMEOUT:g} s"
     except (BrokenExchangeError, ValueError, RecursionError, FlowEngineError) as error:
-        said = f"{shown}: {error}"
-    return ProbeAnswer(vendor.name, secrets.hide(said)[:_LONGEST], is_fine=False)
+        message = f"{address}: {error}"
+    return ProbeAnswer(vendor.name, secrets.hide(message)[:_LONGEST], is_fine=False)
 
 
 def _read_names(body: bytes) -> list[str]:
     table = as_object(json.loads(body))
-    named = list_of_objects(table.get("data") or table.get("models"))
-    return [str(each.get("id") or each.get("name")) for each in named]
+    entries = list_of_objects(table.get("data") or table.get("models"))
+    return [str(each.get("id") or each.get("name")) for each in entries]

@@ -82,18 +82,20 @@ def get_llm(
         model, provider, environ=environ, require_key=require_key, default_provider=default_provider, **settings
     )
     if is_packaged(vendor.name):
-        made = _of_package(vendor.name, name, limits, PROCESS_ENVIRONMENT if environ is None else environ, settings)
+        model_client = _of_package(
+            vendor.name, name, limits, PROCESS_ENVIRONMENT if environ is None else environ, settings
+        )
     elif not vendor.is_stand_in and served_natively(vendor.name, adapter):
-        made = _find_backend(_NATIVE)(vendor, name, settings, structured_output, capabilities)
+        model_client = _find_backend(_NATIVE)(vendor, name, settings, structured_output, capabilities)
     else:
-        made = _find_backend(vendor.backend)(vendor, name, settings, structured_output)
+        model_client = _find_backend(vendor.backend)(vendor, name, settings, structured_output)
     if vendor.is_stand_in:
-        return made
-    return _wrap(made, vendor, settings, max_retries, limits, limiters)
+        return model_client
+    return _wrap(model_client, vendor, settings, max_retries, limits, limiters)
 
 
 def _wrap(
-    made: Model,
+    inner: Model,
     vendor: Vendor,
     settings: Mapping[str, Any],
     max_retries: int,
@@ -102,9 +104,9 @@ def _wrap(
 ) -> Model:
     """The model with the vendor's limits and retries. All who ask a model at an address with a key have one brake."""
     if limits is not None:
-        made = RateLimitedModel(made, limiters(vendor.name, limits))
-    brake = brake_for(vendor.name, str(settings.get("api_base")), str(settings.get("api_key")), made.name)
-    return RetryingModel(made, max_retries, brake=brake) if max_retries else made
+        inner = RateLimitedModel(inner, limiters(vendor.name, limits))
+    brake = brake_for(vendor.name, str(settings.get("api_base")), str(settings.get("api_key")), inner.name)
+    return RetryingModel(inner, max_retries, brake=brake) if max_retries else inner
 
 
 def get_embedding(
@@ -124,7 +126,7 @@ def get_embedding(
     The vendor, its key and its address are found as `get_llm` finds them; so are its limits. `structured_output`
     and `capabilities` are of models that answer, and of no use here.
     """
-    vendor, name, found = find_connection(model, environ=environ, **settings)
+    vendor, name, connection = find_connection(model, environ=environ, **settings)
     if vendor.is_stand_in:
         raise ModelConfigError(NO_EMBEDDINGS)
     if is_packaged(vendor.name):
@@ -134,8 +136,8 @@ def get_embedding(
         if served_natively(vendor.name, adapter) and vendor.name != "anthropic"
         else _LITELLM_EMBEDDING
     )
-    made = _find_backend(place)(vendor, name, found)
-    return _wrap(made, vendor, found, max_retries, limits, limiters)
+    client = _find_backend(place)(vendor, name, connection)
+    return _wrap(client, vendor, connection, max_retries, limits, limiters)
 
 
 _NATIVE_EMBEDDING: Final = "flowengine.models.http.native_embedding:make_native_embedding"
@@ -167,8 +169,8 @@ def _check_arguments(
     for name in settings.keys() - _OF_CALLS:
         if name == "timeout":
             raise ModelConfigError("'timeout' is given to an agent, or with each Request")
-        if (meant := find_nearest(name, _OF_CALLS | _OWN, 0.85)) is not None:
-            raise ModelConfigError(f"unknown argument '{name}'; did you mean '{meant}'?")
+        if (nearest := find_nearest(name, _OF_CALLS | _OWN, 0.85)) is not None:
+            raise ModelConfigError(f"unknown argument '{name}'; did you mean '{nearest}'?")
 
 
 def served_natively(provider: str, adapter: str | None = None) -> bool:
@@ -196,19 +198,19 @@ def _of_package(
         raise ModelConfigError(f"'{other[0]}' does not go with {vendor}, a vendor of '{package_of(point)}'")
     try:
         make = load_entry_point(point, f"the model vendor '{vendor}'")
-        made: object = make(name, ProviderSettings(settings.get("api_base"), limits), environ)
+        client: object = make(name, ProviderSettings(settings.get("api_base"), limits), environ)
     except FlowEngineError as error:
         raise error if type(error) is not DefinitionError else ModelConfigError(str(error)) from error
     except Exception as error:  # A package is foreign code: whatever it raises means that there is no model.
         raise ModelConfigError(
             f"model '{name}' of {vendor} cannot be made by the package '{package_of(point)}': {describe_error(error)}"
         ) from error
-    if lacking := missing_members(made):
+    if lacking := missing_members(client):
         raise ModelConfigError(
-            f"the package '{package_of(point)}' gives no model for '{vendor}/{name}': {type(made).__name__} has no "
+            f"the package '{package_of(point)}' gives no model for '{vendor}/{name}': {type(client).__name__} has no "
             f"{', '.join(lacking)}"
         )
-    return cast("Model", made)
+    return cast("Model", client)
 
 
 # --- models for those who know them by name alone
@@ -256,8 +258,8 @@ def default_model(environ: Mapping[str, str] | None = None) -> DefaultModel:
     'anthropic/claude-haiku-4-5'
     """
     environ = PROCESS_ENVIRONMENT if environ is None else environ
-    if chosen := environ.get("FLOWENGINE_DEFAULT_MODEL", "").strip():
-        return DefaultModel(chosen, None)
+    if name := environ.get("FLOWENGINE_DEFAULT_MODEL", "").strip():
+        return DefaultModel(name, None)
     for vendor in VENDORS.values():
         if vendor.default_model is not None and key_of(vendor, environ):
             return DefaultModel(f"{vendor.name}/{vendor.default_model}", None)
@@ -319,8 +321,8 @@ def _resolve_name(
         if vendor.default_model is None:
             raise ModelConfigError(f"{vendor.name} has no default model: name one")
         return vendor, vendor.default_model
-    written = default_model(environ).name if model is None else model
-    choice = choose(VendorQuestion(written.strip(), provider, environ, default_provider))
+    reference = default_model(environ).name if model is None else model
+    choice = choose(VendorQuestion(reference.strip(), provider, environ, default_provider))
     return vendor_named(choice.provider), choice.name
 
 
@@ -339,8 +341,8 @@ def _connection(vendor: Vendor, environ: Mapping[str, str]) -> dict[str, str]:
 def address_of(vendor: Vendor, environ: Mapping[str, str]) -> str | None:
     """Returns a vendor's address from the environment or its default; None leaves it to litellm."""
     for variable in vendor.base_variables:
-        if given := environ.get(variable):
-            return _ollama_address(given) if variable == "OLLAMA_HOST" else given
+        if address := environ.get(variable):
+            return _ollama_address(address) if variable == "OLLAMA_HOST" else address
     return vendor.default_base
 
 
@@ -350,10 +352,10 @@ def _ollama_address(host: str) -> str:
     >>> _ollama_address("0.0.0.0"), _ollama_address("gpu:8080"), _ollama_address("https://models.example")
     ('http://127.0.0.1:11434', 'http://gpu:8080', 'https://models.example')
     """
-    found = _HOST.fullmatch(host)
-    if found is None:
+    match = _HOST.fullmatch(host)
+    if match is None:
         return host
-    name, port = found.groups()
+    name, port = match.groups()
     here = "127.0.0.1" if name in ("", "0.0.0.0", "[::]") else name
     return f"http://{here}:{port or 11434}"
 

@@ -45,13 +45,13 @@ def find_refusals(
     provider: str,
     name: str,
     options: Mapping[str, Any],
-    said: Mapping[str, Any] = EMPTY,
+    overrides: Mapping[str, Any] = EMPTY,
     *,
     has_tools: bool = False,
     adapter: str | None = None,
 ) -> Iterator[OptionRefusal]:
     """Lists the options that a vendor's model refuses, in the form of `Request.extra`, including `temperature` and
-    `max_tokens`. `said`: what a project says that the model can do; `has_tools`: whether it is offered tools;
+    `max_tokens`. `overrides`: what a project says that the model can do; `has_tools`: whether it is offered tools;
     `adapter`: `litellm` where that asks the vendor.
 
     >>> [each.option for each in find_refusals("anthropic", "claude-haiku-4-5", {"seed": 7, "top_p": 0.5})]
@@ -62,7 +62,7 @@ def find_refusals(
     options = {option: value for option, value in options.items() if value is not None}
     if not options and not has_tools:
         return
-    can = capabilities_of(provider, name, said)
+    can = capabilities_of(provider, name, overrides)
     if has_tools and can.tools is False:
         yield OptionRefusal("tools", "it calls none")
     refused = {**_OF_VENDORS.get(provider, {}), **({} if adapter == "litellm" else _AT_CHAT.get(provider, {}))}

@@ -34,11 +34,11 @@ def allow_requests() -> Generator[None]:
         _is_allowed.reset(token)
 
 
-def check_outbound(model: str, *given: Mapping[str, Any]) -> None:
+def check_outbound(model: str, *groups: Mapping[str, Any]) -> None:
     """`ModelConfigError` where requests are forbidden and the settings given, the last first, lead away from here."""
     if VARIABLE not in os.environ or os.environ[VARIABLE].strip().lower() not in ("0", "false", "no", "off"):
         return
-    settings = {name: value for each in given for name, value in each.items()}
+    settings = {name: value for each in groups for name, value in each.items()}
     addresses = [settings[name] for name in ("api_base", "base_url") if settings.get(name)]
     if _is_allowed.get() or (addresses and all(map(_is_loopback, addresses))):
         return

@@ -53,11 +53,11 @@ def find_entry(name: str) -> TableEntry | None:
     if file is None:
         return None
     try:
-        with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        with file.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
             word = json.dumps(name).encode() + b":"
-            found = _cut_out(content, word)
-            if isinstance(found, dict):
-                return cast("TableEntry", found)
+            entry = _cut_out(content, word)
+            if isinstance(entry, dict):
+                return cast("TableEntry", entry)
             if content.find(word) < 0:
                 return None
     except (OSError, ValueError, RecursionError):
@@ -156,16 +156,16 @@ def listed_price(
     `extra`: further arguments of the call, some of which change the price.
     """
     entry = listed_entry(provider, name)
-    given = extra or {}
-    if entry is None or ("web_search_options" in given and provider not in _ALWAYS_SEARCHING):
+    options = extra or {}
+    if entry is None or ("web_search_options" in options and provider not in _ALWAYS_SEARCHING):
         return None  # How often a model will search is not known before.
-    hours = inf if any("cache" in option for option in given) else 0
-    rates = [each for each in read_rates(entry) if _may_apply(each, prompt_tokens, hours, "service_tier" in given)]
+    hours = inf if any("cache" in option for option in options) else 0
+    rates = [each for each in read_rates(entry) if _may_apply(each, prompt_tokens, hours, "service_tier" in options)]
     input_rates = [each.dollars for each in rates if each.kind in _INPUT]
     output_rates = [each.dollars for each in rates if each.kind in _OUTPUT]
     if not input_rates or not output_rates:
         return None
-    surcharge = max(_surcharges(entry, given), default=1.0)
+    surcharge = max(_surcharges(entry, options), default=1.0)
     per_call = max(_fees(entry, provider), default=0.0)
     return Price(max(input_rates) * _MILLION * surcharge, max(output_rates) * _MILLION * surcharge, per_call)
 
@@ -212,9 +212,9 @@ def listed_vision(provider: str, name: str) -> bool | None:
     Of these vendors the table names every model that does.
     """
     entry = listed_entry(provider, name)
-    said = None if entry is None else entry.get("supports_vision")
-    if isinstance(said, bool):
-        return said
+    has_vision = None if entry is None else entry.get("supports_vision")
+    if isinstance(has_vision, bool):
+        return has_vision
     is_chat = entry is not None and entry.get("mode") in ("chat", "responses")
     return False if is_chat and provider in _IMAGES_NAMED else None
 
@@ -243,10 +243,10 @@ def _find_meant(name: str) -> TableEntry | None:
     """The entry under a name, or that of the model which the name is an alias of."""
     entry = find_entry(name)
     for _ in range(_MOST_ALIASES):
-        meant = None if entry is None else entry.get("alias_of")
-        if not isinstance(meant, str):
+        alias = None if entry is None else entry.get("alias_of")
+        if not isinstance(alias, str):
             break
-        entry = find_entry(meant)
+        entry = find_entry(alias)
     return entry
 
 
@@ -300,9 +300,9 @@ def _may_apply(rate: Rate, prompt_tokens: int, hours: float, with_tiers: bool) -
     return has_tier and rate.hours <= hours and prompt_tokens >= rate.above
 
 
-def _surcharges(entry: TableEntry, given: Mapping[str, Any]) -> Iterator[float]:
+def _surcharges(entry: TableEntry, options: Mapping[str, Any]) -> Iterator[float]:
     """Factors for a faster or a nearer machine, where one is asked for."""
-    if "speed" in given or "inference_geo" in given:
+    if "speed" in options or "inference_geo" in options:
         factors: Any = entry.get("provider_specific_entry")
         yield from _numbers_in(factors)
 
@@ -315,8 +315,8 @@ def _fees(entry: TableEntry, provider: str) -> Iterator[float]:
 
 
 def _numbers_in(values: Any) -> Iterator[float]:
-    found = cast("Mapping[str, Any]", values).values() if isinstance(values, Mapping) else ()
-    yield from (number for each in found if (number := read_number(each)) is not None)
+    items = cast("Mapping[str, Any]", values).values() if isinstance(values, Mapping) else ()
+    yield from (number for each in items if (number := read_number(each)) is not None)
 
 
 def _list_spellings(vendor: Vendor, name: str) -> Iterator[str]:

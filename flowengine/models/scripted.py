@@ -56,7 +56,7 @@ class ScriptedModel:
         self.requests: list[Request] = []
         """Every request, in order of arrival."""
         self._script = answers
-        self._given: dict[Any, int] = {}
+        self._answer_counts: dict[Any, int] = {}
 
     async def complete(self, request: Request) -> Reply:
         self.requests.append(request)
@@ -101,8 +101,8 @@ class ScriptedModel:
 
     def _count(self, key: Any) -> int:
         """Counts the answers already given under this key."""
-        before = self._given.get(key, 0)
-        self._given[key] = before + 1
+        before = self._answer_counts.get(key, 0)
+        self._answer_counts[key] = before + 1
         return before
 
     def _reply(self, answer: Answer) -> Reply:
@@ -124,5 +124,5 @@ def _fits(key: str | re.Pattern[str], text: str, request: Request) -> bool:
 
 def format_prompt(request: Request) -> str:
     """The prompt, as the end of a message."""
-    asked = f" for {request.response_name!r}" if request.response_schema is not None else ""
-    return f". It was asked{asked}:\n" + "\n".join(f"[{each.role}] {each.content}" for each in request.messages)
+    schema_name = f" for {request.response_name!r}" if request.response_schema is not None else ""
+    return f". It was asked{schema_name}:\n" + "\n".join(f"[{each.role}] {each.content}" for each in request.messages)

@@ -47,14 +47,14 @@ def shorten_text(text: str, most: int, count: Callable[[str], int], mark: str | 
     end = _estimate_length(text, most - count(f" {MARK}" if mark is None else mark), count)
     while end > 0:
         end = _find_boundary(text, end)
-        kept = text[:end].rstrip()
-        if not kept:
+        head = text[:end].rstrip()
+        if not head:
             break
-        own = ("\n" if text[len(kept) : end + 1].startswith("\n") else " ") + MARK
-        cut = kept + (own if mark is None else mark)
+        own = ("\n" if text[len(head) : end + 1].startswith("\n") else " ") + MARK
+        cut = head + (own if mark is None else mark)
         if count(cut) <= most:
             return cut
-        end = len(kept) - 1
+        end = len(head) - 1
     return ""
 
 
@@ -70,12 +70,12 @@ def _find_boundary(text: str, end: int) -> int:
     """The best place to cut at or before `end`."""
     start = max(0, end - _MAX_LOOKBACK)
     window = text[start:end]
-    seen = window + text[end : end + 1]
-    ends = (start + found.end() for pattern in (_LINE_ENDS, _SENTENCE_ENDS) for found in pattern.finditer(seen))
+    wider_window = window + text[end : end + 1]
+    ends = (start + match.end() for pattern in (_LINE_ENDS, _SENTENCE_ENDS) for match in pattern.finditer(wider_window))
     best = max((each for each in ends if each <= end and not _is_extended(text, each)), default=0)
     if best * 2 >= end:
         return best
-    word = max((start + found.start() for found in _WORD_ENDS.finditer(window)), default=0)
+    word = max((start + match.start() for match in _WORD_ENDS.finditer(window)), default=0)
     return word if word * 10 >= end * 9 else _find_character_end(text, start, end)
 
 
@@ -90,8 +90,8 @@ def _find_character_end(text: str, start: int, end: int) -> int:
     # Imported here: it is slow to import, and only long words are cut inside.
     regex: Any = import_module("regex")
     best = start
-    for found in regex.compile(r"\X").finditer(text, start):
-        if found.end() > end:
+    for cluster in regex.compile(r"\X").finditer(text, start):
+        if cluster.end() > end:
             break
-        best = found.end()
+        best = cluster.end()
     return best

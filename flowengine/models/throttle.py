@@ -47,7 +47,7 @@ class CallSlots:
             raise ValueError(f"at least 1 has to be allowed at once, not {count}")
         self._lock = threading.Lock()
         self._count = count
-        self._taken = 0
+        self._in_use = 0
         self._waiting: deque[_Waiter] = deque()
 
     @property
@@ -71,8 +71,8 @@ class CallSlots:
     async def acquire(self) -> None:
         """Take a slot, which is to be given back."""
         with self._lock:
-            if self._taken < self._count and not self._waiting:
-                self._taken += 1
+            if self._in_use < self._count and not self._waiting:
+                self._in_use += 1
                 return
             waiter = _Waiter()
             self._waiting.append(waiter)
@@ -84,7 +84,7 @@ class CallSlots:
 
     def give_back(self) -> None:
         with self._lock:
-            self._taken -= 1
+            self._in_use -= 1
             self._let_in()
 
     def _withdraw(self, waiter: _Waiter) -> None:
@@ -97,13 +97,13 @@ class CallSlots:
 
     def _let_in(self) -> None:
         """Give the free slots to those who have waited longest."""
-        while self._waiting and self._taken < self._count:
+        while self._waiting and self._in_use < self._count:
             waiter = self._waiting.popleft()
             try:
                 waiter.post(waiter.ready.set)
             except RuntimeError:  # its event loop has ended, and the waiter with it
                 continue
-            self._taken += 1
+            self._in_use += 1
 
 
 T = TypeVar("T")
@@ -167,64 +167,64 @@ class VendorThrottle:
                 self._room.give_back()
 
     async def _time_has_come(self) -> None:
-        left = self._until - monotonic()
-        if left > 0 and not self.is_open:
-            await anyio.sleep(left)
+        rest = self._until - monotonic()
+        if rest > 0 and not self.is_open:
+            await anyio.sleep(rest)
             await self._time_has_come()  # A refusal that came in between may have put it off.
 
     async def _make_attempt(self, attempt: Callable[[], Awaitable[T]], caller: object) -> T:
-        begun = monotonic()
+        start = monotonic()
         try:
-            given = await attempt()
+            reply = await attempt()
         except TransientModelError as error:
-            self._note_failure(error, begun, caller)
+            self._note_failure(error, start, caller)
             raise
         except ModelError:
-            self._open(begun)
+            self._open(start)
             raise
-        self._open(begun)
-        return given
+        self._open(start)
+        return reply
 
-    def _note_failure(self, error: TransientModelError, begun: float, caller: object) -> None:
+    def _note_failure(self, error: TransientModelError, start: float, caller: object) -> None:
         if error.status is not None and error.status >= 500:
             with self._lock:
                 self._failing.add(caller)
         if error.is_rate_limit or self._is_outage(error):
-            self._close(begun, error.retry_after)
+            self._close(start, error.retry_after)
         elif error.status is None or error.status < 500:
-            self._open(begun)
+            self._open(start)
 
     def _is_outage(self, error: TransientModelError) -> bool:
         """Tells whether the server fails for all: one request alone may be what it fails at."""
         status = error.status or 0
         return status == _OVERLOADED or (status >= 500 and len(self._failing) > 1)
 
-    def _open(self, begun: float) -> None:
+    def _open(self, start: float) -> None:
         """A call that began then got another answer than a refusal: one more may go at once than before. What began
         before the brake closed says nothing."""
         if self._room.count == inf and not self._failing:
             return
         with self._lock:
             self._failing.clear()
-            if self._room.count != inf and begun >= self._closed_at:
+            if self._room.count != inf and start >= self._closed_at:
                 self._refusals = 0
                 self._room.resize(self._room.count + 1 if self._room.count < _WIDE else inf)
 
-    def _close(self, begun: float, asked: float | None) -> None:
-        """A call that began then was refused; `asked`: seconds that the vendor wants to be left alone."""
-        if asked is not None and asked > self._longest:
+    def _close(self, start: float, pause: float | None) -> None:
+        """A call that began then was refused; `pause`: seconds that the vendor wants to be left alone."""
+        if pause is not None and pause > self._longest:
             return  # Its caller gives up, and so will the others, each by its own answer.
         with self._lock:
             now = monotonic()
-            is_news = not self._refusals or begun >= self._closed_at
+            is_news = not self._refusals or start >= self._closed_at
             if is_news:
                 self._refusals += 1
                 self._closed_at = now
                 self._room.resize(1 if self._room.count == inf else max(1, self._room.count // 2))
             doubled = self._first_wait * 2 ** min(self._refusals - 1, _MOST_DOUBLINGS)
             step = min(doubled, _LONGEST_STEP) * random.uniform(0.75, 1.25)
-            if asked is not None:
-                self._until = max(self._until, now + asked + random.uniform(0, self._first_wait / 4))
+            if pause is not None:
+                self._until = max(self._until, now + pause + random.uniform(0, self._first_wait / 4))
             elif is_news:
                 self._until = now + step
 

@@ -66,18 +66,18 @@ def _encoding(name: str) -> Any:
     if content is None or find_spec("tiktoken") is None:
         return None
     ranks = {a2b_base64(token): rank for rank, token in enumerate(content.split()[::2])}
-    made = import_module("tiktoken.core").Encoding(
+    encoder = import_module("tiktoken.core").Encoding(
         name, pat_str=VOCABULARIES[name].pattern, mergeable_ranks=ranks, special_tokens={}
     )
-    _keep_alive(made)
-    return made
+    _keep_alive(encoder)
+    return encoder
 
 
-def _keep_alive(made: object) -> None:
+def _keep_alive(encoder: object) -> None:
     """Let an object outlive the interpreter: to free its 600,000 pieces of memory one by one, right before all memory
     is given back, takes a quarter of the time of a process that counts."""
     ctypes = import_module("ctypes")
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(made))
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(encoder))
 
 
 def _content(name: str) -> bytes | None:
@@ -107,15 +107,15 @@ def count_tokens(text: str, model: str | None = None) -> int:
     """
     if not text:
         return 0
-    made = encoding(_encoding_name(model))
-    if made is None:
+    encoder = encoding(_encoding_name(model))
+    if encoder is None:
         return estimate_tokens(text)
     try:
-        return len(made.encode(text, disallowed_special=()))
+        return len(encoder.encode(text, disallowed_special=()))
     except ValueError:
         # Hundreds of thousands of blanks in a row are more than its pattern can go back over.
         parts = (text[start : start + _PART] for start in range(0, len(text), _PART))
-        return sum(len(made.encode(part, disallowed_special=())) for part in parts)
+        return sum(len(encoder.encode(part, disallowed_special=())) for part in parts)
 
 
 @cache

@@ -168,24 +168,24 @@ def choose(question: VendorQuestion) -> VendorChoice:
     """
     check_name(question.model)
     for rule in ORDER:
-        found = rule(question)
-        if found is not None:
-            return found
+        choice = rule(question)
+        if choice is not None:
+            return choice
     raise _refuse_unknown(question.model)
 
 
 def default_vendor(environ: Mapping[str, str], default_provider: str | None = None) -> VendorChoice | None:
     """Returns the vendor for unknown names; None if they are errors. The choice's `name` is empty."""
     question = VendorQuestion("", None, environ, default_provider)
-    return next((found for rule in (_project, _environment, _default) if (found := rule(question))), None)
+    return next((vendor for rule in (_project, _environment, _default) if (vendor := rule(question))), None)
 
 
 def known_provider(provider: str) -> str:
     """The provider's own name, of whichever spelling; `ModelConfigError` for one that is unknown."""
     canonical = ALIASES.get(provider, provider)
     if not is_vendor(canonical):
-        known = ", ".join((*VENDORS, *packaged_vendors()))
-        raise ModelConfigError(f"unknown provider '{provider}'{_nearest(provider)}; known are {known}")
+        names = ", ".join((*VENDORS, *packaged_vendors()))
+        raise ModelConfigError(f"unknown provider '{provider}'{_nearest(provider)}; known are {names}")
     return canonical
 
 
@@ -220,10 +220,10 @@ def _split(model: str) -> tuple[str | None, str]:
         # `opnai/gpt-4o` is meant for somebody; `meta-llama/llama-3` may be a name with a slash.
         nearest = find_nearest(prefix, vendor_names(), 0.85)
         if nearest:
-            told = f"unknown provider '{prefix}' in model '{model}'{_nearest(prefix)}"
+            message = f"unknown provider '{prefix}' in model '{model}'{_nearest(prefix)}"
             # `mistralai/Mistral-7B` is such a name, too, but `opnai/…` is none.
             own = f" For a model of that name write whose it is, as in openai/{model}" if nearest in prefix else ""
-            raise ModelConfigError(told + own)
+            raise ModelConfigError(message + own)
     prefix, colon, name = model.partition(":")
     canonical = ALIASES.get(prefix, prefix)
     return (canonical, name) if colon and name and canonical in VENDORS else (None, model)
@@ -253,9 +253,9 @@ _HOW: Final = "OLLAMA_HOST or OPENAI_BASE_URL in the environment, `default_provi
 
 
 def _nearest(provider: str) -> str:
-    known = vendor_names()
-    longer = [each for each in known if len(provider) > 2 and provider in each]
-    return f"; did you mean '{longer[0]}'?" if longer else did_you_mean(provider, known)
+    names = vendor_names()
+    longer = [each for each in names if len(provider) > 2 and provider in each]
+    return f"; did you mean '{longer[0]}'?" if longer else did_you_mean(provider, names)
 
 
 def _nearest_model(model: str) -> str:

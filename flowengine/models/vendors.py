@@ -261,10 +261,10 @@ def needs_key(provider: str) -> bool:
 
 def vendor_named(provider: str) -> Vendor:
     """The vendor of a provider's own name."""
-    found = VENDORS.get(provider) or OTHERS.get(provider)
-    if found is None and is_packaged(provider):
+    vendor = VENDORS.get(provider) or OTHERS.get(provider)
+    if vendor is None and is_packaged(provider):
         return Vendor(provider, provider)
-    return found or OTHERS[provider]
+    return vendor or OTHERS[provider]
 
 
 def is_stand_in(provider: str) -> bool:
@@ -278,8 +278,8 @@ def is_stand_in(provider: str) -> bool:
 
 def packaged_vendors() -> Mapping[str, EntryPoint]:
     """The vendors that installed packages bring. None of them takes the name of one of ours."""
-    found = find_entry_points("flowengine.models").items()
-    return {name: point for name, point in found if name not in VENDORS and name not in OTHERS and name not in ALIASES}
+    points = find_entry_points("flowengine.models").items()
+    return {name: point for name, point in points if name not in VENDORS and name not in OTHERS and name not in ALIASES}
 
 
 def is_packaged(provider: str) -> bool:

@@ -65,9 +65,9 @@ def worst_cases(model: Model, request: Request) -> Iterator[WorstCase]:
     Of several models that may answer, the dearest counts: what refusals of others take is reserved once it is known.
     """
     models = [_AskedModel(each, request) for each in innermost_models(model)]
-    given = _given_bound(request)
-    if given is not None:
-        yield _bound_call(models, request, given, None)
+    bound_call = _given_bound(request)
+    if bound_call is not None:
+        yield _bound_call(models, request, bound_call, None)
         return
     longest = min(each.longest_answer() for each in models)
     for bound in dict.fromkeys((longest, min(longest, _modest_bound(request.extra)))):
@@ -92,10 +92,10 @@ class _AskedModel:
         self._model = model
         self._request = request
         files = [each for message in request.messages for each in message.attachments]
-        shown = sum(most_file_tokens(each, model.provider, model.name) for each in files)
-        self._counted = _count_question(request, model.name) + shown
-        widened = with_margin(self._counted - shown, model.provider)
-        self.question = min(widened, _count_bytes(request) + _MARGIN) + shown
+        of_files = sum(most_file_tokens(each, model.provider, model.name) for each in files)
+        self._counted = _count_question(request, model.name) + of_files
+        widened = with_margin(self._counted - of_files, model.provider)
+        self.question = min(widened, _count_bytes(request) + _MARGIN) + of_files
         """Its tokens, at most."""
         self.price = price_of(model, prompt_tokens=self.question, extra=request.extra)
 
@@ -103,8 +103,8 @@ class _AskedModel:
         own = definition_of(self._model)
         if own is not None and own.longest_answer is not None:
             return own.longest_answer
-        listed = longest_answer(self._model.provider, self._model.name, prompt_tokens=self._counted)
-        return _modest_bound(self._request.extra) if listed is None else listed
+        table_limit = longest_answer(self._model.provider, self._model.name, prompt_tokens=self._counted)
+        return _modest_bound(self._request.extra) if table_limit is None else table_limit
 
 
 # --- The question
@@ -175,7 +175,7 @@ class KnownModel(NamedTuple):
     """The longest question in tokens; None where no list says it."""
     longest: int | None
     """The longest answer; None where no list says it."""
-    said: Price | None = None
+    own_price: Price | None = None
     """The price that the user says."""
     because: str = ""
     """Why it is that provider's."""
@@ -196,8 +196,8 @@ class KnownModel(NamedTuple):
 
     def price(self, question: int) -> Price | None:
         """For a question of so many tokens; None where it is unknown."""
-        if self.said is not None:
-            return self.said.dearest()
+        if self.own_price is not None:
+            return self.own_price.dearest()
         return listed_price(self.provider, self.name, prompt_tokens=question, extra=self.options)
 
     def answer(self, *, is_bounded: bool) -> int | None:
@@ -223,10 +223,10 @@ class ModelFacts:
     providers: Mapping[str, ProviderSettings] = field(default_factory=dict[str, ProviderSettings])
     """What the project says of vendors."""
 
-    def adapter_of(self, known: KnownModel) -> str | None:
+    def adapter_of(self, model: KnownModel) -> str | None:
         """Through what a model is asked, where the project says it."""
-        said = self.providers.get(known.provider)
-        return (known.definition and known.definition.adapter) or (said and said.adapter) or None
+        settings = self.providers.get(model.provider)
+        return (model.definition and model.definition.adapter) or (settings and settings.adapter) or None
 
     def of(self, model: str | None) -> KnownModel:
         """The model of a name, or the default one. `ModelConfigError` for a provider or a name that is unknown.
@@ -234,15 +234,15 @@ class ModelFacts:
         >>> str(ModelFacts({}).of("gpt-4o-mini")), ModelFacts({}).of("offline").price(100)
         ('openai/gpt-4o-mini', Price(input=0.0, output=0.0, per_call=0.0))
         """
-        written = default_model(self.environ).name if model is None else model
-        choice, own, _ = find_meaning(written, self.models, self.environ, self.default_provider)
+        reference = default_model(self.environ).name if model is None else model
+        choice, own, _ = find_meaning(reference, self.models, self.environ, self.default_provider)
         provider, name = choice.provider, choice.name
-        said = (own and own.price) or find_user_price(self.prices, written, provider, name)
+        own_price = (own and own.price) or find_user_price(self.prices, reference, provider, name)
         if is_stand_in(provider):
-            said = Price(0.0, 0.0)
-        listed = listed_as(own, provider, name)
-        window, longest = context_window(*listed), longest_answer(*listed)
+            own_price = Price(0.0, 0.0)
+        vendor_and_name = listed_as(own, provider, name)
+        window, longest = context_window(*vendor_and_name), longest_answer(*vendor_and_name)
         if own is not None:
             window, longest = own.window or window, own.longest_answer or longest
         options = None if own is None else own.options
-        return KnownModel(provider, name, window, longest, said, choice.because, options, own)
+        return KnownModel(provider, name, window, longest, own_price, choice.because, options, own)

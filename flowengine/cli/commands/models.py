@@ -122,8 +122,8 @@ def _price_of(known: KnownModel) -> Price | None:
     """Returns the price of uncached tokens; `plan` uses the highest price that may apply."""
     listed = listed_entry(known.provider, known.name) or {}
     rates = [listed.get(f"{kind}_cost_per_token") for kind in ("input", "output")]
-    if known.said is not None or None in rates:
-        return known.said
+    if known.own_price is not None or None in rates:
+        return known.own_price
     return Price(*(round(float(rate or 0) * 1_000_000, 6) for rate in rates))
 
 

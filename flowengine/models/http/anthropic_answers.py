@@ -65,10 +65,10 @@ def _to_answer(
 def _to_reply(blocks: Sequence[Mapping[str, Any]], stop_reason: Any, usage: Mapping[str, Any], model: str) -> Reply:
     calls = with_own_ids(_read_call(each, at) for at, each in enumerate(e for e in blocks if _is(e, "tool_use")))
     reason = read_finish_reason(stop_reason, _REASONS, has_calls=bool(calls))
-    given = next((each for each in calls if each.name in (ANSWER_TOOL, VALUE_TOOL)), None)
-    if given is not None:
+    answer = next((each for each in calls if each.name in (ANSWER_TOOL, VALUE_TOOL)), None)
+    if answer is not None:
         return Reply(
-            _unwrap(given),
+            _unwrap(answer),
             usage=_read_usage(usage),
             finish_reason="stop" if reason == "tool_calls" else reason,
             model=model,
@@ -88,8 +88,8 @@ def _is(block: Mapping[str, Any], kind: str) -> bool:
 
 
 def _read_call(block: Mapping[str, Any], index: int) -> ToolRequest:
-    given = block.get("input")
-    arguments = given if isinstance(given, str) else json.dumps(given or {}, ensure_ascii=False)
+    input = block.get("input")
+    arguments = input if isinstance(input, str) else json.dumps(input or {}, ensure_ascii=False)
     return ToolRequest(as_text(block.get("id")) or f"call_{index}", as_text(block.get("name")), arguments)
 
 
@@ -107,15 +107,15 @@ def _unwrap(call: ToolRequest) -> str:
 
 def _read_usage(usage: Mapping[str, Any]) -> TokenUsage:
     """The prompt's tokens are told in three parts: those read from a cache, those written to one, and the rest."""
-    asked, answered = read_token_count(usage.get("input_tokens")), read_token_count(usage.get("output_tokens"))
-    read, written = (
+    fresh, completion = read_token_count(usage.get("input_tokens")), read_token_count(usage.get("output_tokens"))
+    read, cache_writes = (
         read_token_count(usage.get(each)) for each in ("cache_read_input_tokens", "cache_creation_input_tokens")
     )
-    if not (asked or answered or read or written):
+    if not (fresh or completion or read or cache_writes):
         return TokenUsage()
     thought = as_object(usage.get("output_tokens_details")).get("thinking_tokens")
-    prompt = (asked or 0) + (read or 0) + (written or 0)
-    return TokenUsage(prompt, answered, read, written, read_token_count(thought))
+    prompt = (fresh or 0) + (read or 0) + (cache_writes or 0)
+    return TokenUsage(prompt, completion, read, cache_writes, read_token_count(thought))
 
 
 # --- Streamed answers
@@ -178,9 +178,9 @@ class MessageCollector:
         self._model = as_text(message.get("model"))
         self._add_usage(message)
 
-    def _add_usage(self, told: Mapping[str, Any]) -> None:
+    def _add_usage(self, message: Mapping[str, Any]) -> None:
         """The end tells the answer's tokens; of the rest only what it knows better than the beginning."""
-        self._usage |= {name: value for name, value in as_object(told.get("usage")).items() if value is not None}
+        self._usage |= {name: value for name, value in as_object(message.get("usage")).items() if value is not None}
 
     def _open_block(self, index: int, block: dict[str, Any]) -> str:
         self._blocks[index] = block

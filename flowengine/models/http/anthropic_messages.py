@@ -157,8 +157,8 @@ ANTHROPIC_MESSAGES: Final = AnthropicMessages()
 def _make_chat(messages: Sequence[Message], *, is_marked: bool) -> dict[str, Any]:
     """`is_marked`: what stays of a message is a block of its own, and marked."""
     system = [each.content for each in messages if each.role == "system" and each.content.strip()]
-    said = (each if is_marked else each._replace(stable=0) for each in messages if each.role != "system")
-    turns = list(_take_turns(said))
+    dialog = (each if is_marked else each._replace(stable=0) for each in messages if each.role != "system")
+    turns = list(_take_turns(dialog))
     if not turns or turns[0]["role"] != "user":
         turns.insert(0, {"role": "user", "content": []})
     _end_without_space(turns[-1])
@@ -170,19 +170,19 @@ def _make_chat(messages: Sequence[Message], *, is_marked: bool) -> dict[str, Any
 
 def _take_turns(messages: Iterable[Message]) -> Iterator[dict[str, Any]]:
     """Messages in a row that are one side's, as one."""
-    for role, said in groupby(messages, lambda each: "assistant" if each.role == "assistant" else "user"):
-        yield {"role": role, "content": [block for each in said for block in _to_blocks(each)]}
+    for role, turn in groupby(messages, lambda each: "assistant" if each.role == "assistant" else "user"):
+        yield {"role": role, "content": [block for each in turn for block in _to_blocks(each)]}
 
 
 def _to_blocks(message: Message) -> list[dict[str, Any]]:
-    said = split_text(message.content, message.stable) if message.content.strip() else []
+    texts = split_text(message.content, message.stable) if message.content.strip() else []
     if message.role == "tool":
         result = {"type": "tool_result", "tool_use_id": _to_id(message.tool_call_id or ""), "content": message.content}
         return [result | {"is_error": True} if message.is_error else result]
     if message.attachments:
         return anthropic_parts(message)
     thinking = [dict(each) for each in message.vendor_parts if each.get("type") in THINKING]
-    return [*thinking, *said, *map(_make_tool_use, message.tool_calls)]
+    return [*thinking, *texts, *map(_make_tool_use, message.tool_calls)]
 
 
 def _text_block(text: str) -> dict[str, Any]:
@@ -191,14 +191,14 @@ def _text_block(text: str) -> dict[str, Any]:
 
 def _make_tool_use(call: ToolRequest) -> dict[str, Any]:
     try:
-        given: Any = json.loads(call.arguments or "{}")
+        arguments: Any = json.loads(call.arguments or "{}")
     except (ValueError, RecursionError):
-        given = {}
+        arguments = {}
     return {
         "type": "tool_use",
         "id": _to_id(call.id),
         "name": call.name,
-        "input": cast("dict[str, Any]", given) if isinstance(given, dict) else {},
+        "input": cast("dict[str, Any]", arguments) if isinstance(arguments, dict) else {},
     }
 
 
@@ -220,23 +220,23 @@ _NEVER_SENT: Final = frozenset({"tool_choice", "parallel_tool_calls", "thinking"
 
 
 def _make_options(request: Request, traits: VendorTraits) -> dict[str, Any]:
-    given = request.extra
+    extra = request.extra
     options = {
         wire: value
-        for name, value in given.items()
+        for name, value in extra.items()
         if name not in _NEVER_SENT and (wire := traits.options.get(name, name))
     }
-    stop: Any = given.get("stop")
+    stop: Any = extra.get("stop")
     if stop:
         options["stop_sequences"] = [stop] if isinstance(stop, str) else list(stop)
-    return options | _make_thinking(given, traits)
+    return options | _make_thinking(extra, traits)
 
 
-def _make_thinking(given: Mapping[str, Any], traits: VendorTraits) -> dict[str, Any]:
+def _make_thinking(extra: Mapping[str, Any], traits: VendorTraits) -> dict[str, Any]:
     """Makes the options that say whether and how much the model thinks: by tokens or by effort, as it takes it."""
-    thinking: Any = given.get("thinking")
+    thinking: Any = extra.get("thinking")
     budget: Any = cast("Mapping[str, Any]", thinking).get("budget_tokens") if isinstance(thinking, Mapping) else None
-    effort: Any = given.get("reasoning_effort")
+    effort: Any = extra.get("reasoning_effort")
     if isinstance(budget, int) and traits.can.thinks_by != "effort":
         return {"thinking": {"type": "enabled", "budget_tokens": budget}}
     if isinstance(budget, int) and effort is None:
@@ -282,24 +282,24 @@ def _make_tool(schema: Mapping[str, Any]) -> dict[str, Any]:
     function = cast("Mapping[str, Any]", schema.get("function", schema))
     parameters = cast("Mapping[str, Any]", function.get("parameters") or {})
     tool: dict[str, Any] = {"name": function["name"]}
-    if said := function.get("description"):
-        tool["description"] = said
+    if description := function.get("description"):
+        tool["description"] = description
     return tool | {"input_schema": {"type": "object", "properties": {}, **parameters}}
 
 
-def _make_choice(given: Mapping[str, Any], *, takes_forced: bool) -> dict[str, Any]:
-    asked: Any = given.get("tool_choice")
+def _make_choice(extra: Mapping[str, Any], *, takes_forced: bool) -> dict[str, Any]:
+    tool_choice: Any = extra.get("tool_choice")
     choice: dict[str, Any] = {}
-    if isinstance(asked, Mapping):
-        shape = cast("Mapping[str, Any]", asked)
+    if isinstance(tool_choice, Mapping):
+        shape = cast("Mapping[str, Any]", tool_choice)
         name = cast("Mapping[str, Any]", shape.get("function") or {}).get("name")
         choice = {"type": "tool", "name": name} if name else dict(shape)
-    elif isinstance(asked, str):
-        choice = {"type": {"required": "any"}.get(asked, asked)}
+    elif isinstance(tool_choice, str):
+        choice = {"type": {"required": "any"}.get(tool_choice, tool_choice)}
     if choice.get("type") in ("any", "tool") and not takes_forced:
         choice = {"type": "auto"}
-    if given.get("parallel_tool_calls") is not None and choice.get("type") != "none":
-        choice = {"type": "auto", **choice, "disable_parallel_tool_use": not given["parallel_tool_calls"]}
+    if extra.get("parallel_tool_calls") is not None and choice.get("type") != "none":
+        choice = {"type": "auto", **choice, "disable_parallel_tool_use": not extra["parallel_tool_calls"]}
     return choice
 
 
@@ -318,7 +318,7 @@ def _ask_for_schema(body: dict[str, Any], schema: Mapping[str, Any], traits: Ven
     if "tools" in body:
         return  # A tool that has to be called would keep the model from calling the others.
     name = ANSWER_TOOL if is_object(schema) else VALUE_TOOL
-    said = "Give the answer by calling this tool, once and with nothing said beside it."
-    body["tools"] = [{"name": name, "description": said, "input_schema": as_tool_input(schema, WRAPPED_VALUE)}]
+    description = "Give the answer by calling this tool, once and with nothing said beside it."
+    body["tools"] = [{"name": name, "description": description, "input_schema": as_tool_input(schema, WRAPPED_VALUE)}]
     is_forced = traits.can.takes_forced_tool is not False and not _is_thinking(body)
     body["tool_choice"] = {"type": "tool", "name": name} if is_forced else {"type": "auto"}

@@ -60,10 +60,10 @@ def _is_closed(schema: Any, root: Mapping[str, Any], open_references: tuple[str,
 
 
 def _find(reference: str, root: Mapping[str, Any]) -> Any:
-    found: Any = root
+    target: Any = root
     for part in reference.removeprefix("#/").split("/"):
-        found = cast("Mapping[str, Any]", found).get(part) if isinstance(found, Mapping) else None
-    return found
+        target = cast("Mapping[str, Any]", target).get(part) if isinstance(target, Mapping) else None
+    return target
 
 
 def answer_format(schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -77,17 +77,17 @@ def answer_format(schema: Mapping[str, Any]) -> dict[str, Any]:
         if keyword in _BOUNDS:
             continue
         if keyword in _SCHEMAS and isinstance(value, Mapping):
-            named = cast("Mapping[str, Any]", value)
-            fitted[keyword] = {name: _fit(each) for name, each in named.items()}
+            subschemas = cast("Mapping[str, Any]", value)
+            fitted[keyword] = {name: _fit(each) for name, each in subschemas.items()}
         elif keyword in _LISTS and isinstance(value, list):
             target = _LISTS[keyword]
             fitted[target] = [*fitted.get(target, ()), *map(_fit, cast("list[Any]", value))]
         else:
             fitted[keyword] = _fit(value) if keyword == "items" else value
-    told = [f"{each}: {json.dumps(schema[each])}" for each in _BOUNDS if schema.get(each) not in (None, False)]
-    if told:
-        said = str(schema.get("description") or "")
-        fitted["description"] = f"{said}{' ' if said else ''}{', '.join(told)}"
+    bounds = [f"{each}: {json.dumps(schema[each])}" for each in _BOUNDS if schema.get(each) not in (None, False)]
+    if bounds:
+        description = str(schema.get("description") or "")
+        fitted["description"] = f"{description}{' ' if description else ''}{', '.join(bounds)}"
     if fitted.get("type") == "object":
         fitted["additionalProperties"] = False
     return fitted
@@ -118,7 +118,7 @@ def make_strict_tools(tools: Sequence[dict[str, Any]]) -> None:
     >>> tools[0]["strict"], tools[0]["input_schema"]["additionalProperties"]
     (True, False)
     """
-    left = _MOST_STRICT, _MOST_OPTIONAL, _MOST_OF_TYPES
+    budget = _MOST_STRICT, _MOST_OPTIONAL, _MOST_OF_TYPES
     for tool in tools:
         schema: Mapping[str, Any] = tool["input_schema"]
         if not _is_flat(schema):
@@ -126,9 +126,9 @@ def make_strict_tools(tools: Sequence[dict[str, Any]]) -> None:
         properties: Mapping[str, Mapping[str, Any]] = schema["properties"]
         optional = len(properties.keys() - set(schema.get("required") or ()))
         of_types = sum("anyOf" in each or isinstance(each.get("type"), list) for each in properties.values())
-        rest = left[0] - 1, left[1] - optional, left[2] - of_types
+        rest = budget[0] - 1, budget[1] - optional, budget[2] - of_types
         if min(rest) >= 0:
-            left = rest
+            budget = rest
             tool |= {"strict": True, "input_schema": answer_format(schema)}
 
 

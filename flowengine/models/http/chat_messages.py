@@ -45,19 +45,19 @@ def _with_short_ids(message: Message, length: int) -> Message:
         return blake2b(id.encode("utf-8", "replace"), digest_size=length).hexdigest()[:length]
 
     calls = tuple(each._replace(id=shorten(each.id)) for each in message.tool_calls)
-    answered = message.tool_call_id and shorten(message.tool_call_id)
-    return message._replace(tool_calls=calls, tool_call_id=answered)
+    short_id = message.tool_call_id and shorten(message.tool_call_id)
+    return message._replace(tool_calls=calls, tool_call_id=short_id)
 
 
 def vendor_parts_of(
     message: Mapping[str, Any], calls: Iterable[tuple[str, Mapping[str, Any]]], traits: VendorTraits
 ) -> tuple[Mapping[str, Any], ...]:
     """Returns the parts of a message and its tool calls that the vendor needs back: (id, raw call)."""
-    kept = {name: message[name] for name in traits.kept_fields if message.get(name)}
+    message_part = {name: message[name] for name in traits.kept_fields if message.get(name)}
     of_calls = (
         {OF_CALL: id, **{name: call[name] for name in traits.kept_of_calls if call.get(name)}} for id, call in calls
     )
-    return (*([kept] if kept else []), *(each for each in of_calls if len(each) > 1))
+    return (*([message_part] if message_part else []), *(each for each in of_calls if len(each) > 1))
 
 
 class KeptFields:

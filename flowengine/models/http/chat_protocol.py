@@ -60,7 +60,7 @@ def join_surrogates(text: str) -> str:
     """
     if text.isascii():
         return text
-    return _PAIR.sub(lambda found: found[0].encode("utf-16", "surrogatepass").decode("utf-16"), text)
+    return _PAIR.sub(lambda match: match[0].encode("utf-16", "surrogatepass").decode("utf-16"), text)
 
 
 def ends_in_half(text: str) -> bool:
@@ -80,15 +80,15 @@ def with_own_ids(calls: Iterable[ToolRequest]) -> tuple[ToolRequest, ...]:
     >>> [each.id for each in with_own_ids([ToolRequest("a", "f", ""), ToolRequest("a", "g", "")])]
     ['a', 'a_2']
     """
-    found: dict[str, ToolRequest] = {}
+    by_id: dict[str, ToolRequest] = {}
     counts = Counter[str]()
     for call in calls:
         id = call.id
-        while id in found:
+        while id in by_id:
             counts[call.id] += 1
             id = f"{call.id}_{counts[call.id] + 1}"
-        found[id] = call._replace(id=id)
-    return tuple(found.values())
+        by_id[id] = call._replace(id=id)
+    return tuple(by_id.values())
 
 
 _LARGEST_NUMBER: Final = 3.4e38
@@ -98,12 +98,12 @@ _LARGEST_NUMBER: Final = 3.4e38
 def read_vectors(data: Any, count: int, model: str) -> tuple[str, ...]:
     """The vectors that a server gave for so many texts, as texts; a `TransientModelError` where they are none."""
     entries = sorted(list_of_objects(data), key=lambda each: read_token_count(each.get("index")) or 0)
-    given: list[Any] = [each.get("embedding") for each in entries]
-    if len(given) != count:
-        raise TransientModelError(f"{model} gave {len(given)} vectors for {count} texts")
-    if not all(map(_is_vector, given)):
+    vectors: list[Any] = [each.get("embedding") for each in entries]
+    if len(vectors) != count:
+        raise TransientModelError(f"{model} gave {len(vectors)} vectors for {count} texts")
+    if not all(map(_is_vector, vectors)):
         raise TransientModelError(f"{model} gave a vector that is no list of numbers")
-    return texts_of(given)
+    return texts_of(vectors)
 
 
 def _is_vector(value: Any) -> bool:
@@ -264,8 +264,8 @@ class EventReader:
                 text, self._is_first = text.removeprefix(_MARK), False
             if b"\r" in text:
                 # A CR at the end may be half of a CRLF: it waits for what follows.
-                held = b"\r" if text.endswith(b"\r") else b""
-                text = text.removesuffix(held).replace(b"\r\n", b"\n").replace(b"\r", b"\n") + held
+                half_line_end = b"\r" if text.endswith(b"\r") else b""
+                text = text.removesuffix(half_line_end).replace(b"\r\n", b"\n").replace(b"\r", b"\n") + half_line_end
             *lines, rest = text.split(b"\n")
             self._rest = bytearray(rest)
         if self._size + len(self._rest) > _LONGEST:

@@ -273,8 +273,8 @@ def proxy_for(scheme: str, host: str, port: int) -> str | None:
         return None
     from urllib.request import getproxies, proxy_bypass  # Slow to load, and rarely needed.
 
-    named = getproxies()
-    proxy = named.get(scheme) or named.get("all")
+    proxies = getproxies()
+    proxy = proxies.get(scheme) or proxies.get("all")
     if not proxy or proxy_bypass(f"{host}:{port}"):
         return None
     proxy = proxy if "://" in proxy else f"http://{proxy}"
@@ -302,5 +302,5 @@ def proxy_headers(proxy: str) -> list[tuple[str, str]]:
     parts = urlsplit(proxy)
     if parts.username is None:
         return []
-    said = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-    return [("proxy-authorization", f"Basic {b64encode(said.encode()).decode()}")]
+    credentials = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+    return [("proxy-authorization", f"Basic {b64encode(credentials.encode()).decode()}")]

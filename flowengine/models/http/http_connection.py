@@ -113,8 +113,8 @@ class HttpConnection:
 
     async def abort(self) -> None:
         """Close it at once."""
-        gone = suppress(OSError, anyio.BrokenResourceError, anyio.ClosedResourceError)
-        with anyio.CancelScope(shield=True), gone:
+        errors_of_closed = suppress(OSError, anyio.BrokenResourceError, anyio.ClosedResourceError)
+        with anyio.CancelScope(shield=True), errors_of_closed:
             await anyio.aclose_forcefully(self._stream)
 
     # --- Reading
@@ -150,9 +150,9 @@ class HttpConnection:
                 raise self._no_answer("the connection broke off before the answer's end") from None
             raise BrokenExchangeError("the connection broke off before the answer's end") from None
 
-    def _no_answer(self, told: str = "the server closed the connection without an answer") -> BrokenExchangeError:
+    def _no_answer(self, message: str = "the server closed the connection without an answer") -> BrokenExchangeError:
         # Of a connection that was used before, it is the end of an idle one that was on its way to us.
-        return BrokenExchangeError(told, is_unread=self.idle_since > 0)
+        return BrokenExchangeError(message, is_unread=self.idle_since > 0)
 
     async def _read_late(self) -> bytes:
         """Reads a complete answer although the reader is cancelled, because it is paid for."""

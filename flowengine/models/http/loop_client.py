@@ -150,8 +150,8 @@ def _is_packed(encoding: str) -> bool:
     encoding = encoding.strip().lower()
     if encoding in ("", "identity", "gzip", "x-gzip", "deflate"):
         return encoding not in ("", "identity")
-    told = f"the server packs its answer as '{encoding:.20}', which was not asked for"
-    raise BrokenExchangeError(told, is_final=True)
+    message = f"the server packs its answer as '{encoding:.20}', which was not asked for"
+    raise BrokenExchangeError(message, is_final=True)
 
 
 @asynccontextmanager
@@ -217,11 +217,11 @@ def _follow_redirect(url: str, head: ResponseHead) -> str:
     """Returns the address of a redirect that stays on the same server; raises for any other."""
     try:
         target = urljoin(url, head.headers.get("location", ""))
-        asked, told = urlsplit(url), urlsplit(target)
+        source, destination = urlsplit(url), urlsplit(target)
     except ValueError:
         raise BrokenExchangeError("the server redirects to what is no address", is_final=True, is_unread=True) from None
-    if head.status not in (307, 308) or (asked.scheme, asked.netloc) != (told.scheme, told.netloc):
-        where = f"{told.scheme}://{told.netloc.rpartition('@')[2]}{told.path}"
+    if head.status not in (307, 308) or (source.scheme, source.netloc) != (destination.scheme, destination.netloc):
+        where = f"{destination.scheme}://{destination.netloc.rpartition('@')[2]}{destination.path}"
         raise BrokenExchangeError(
             f"the server answers {head.status} and redirects to {where:.200}, where neither the request nor its key is "
             f"sent: write the address that is meant into `base_url`",

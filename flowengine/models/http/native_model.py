@@ -74,16 +74,20 @@ class NativeModel:
         *,
         settings: Mapping[str, Any] | None = None,
         structured_output: str | None = None,
-        said: Mapping[str, Any] = EMPTY,
+        overrides: Mapping[str, Any] = EMPTY,
     ) -> None:
-        """`said`: what a project says that the model can do."""
+        """`overrides`: what a project says that the model can do."""
         self.name = name
         self.provider = provider
         self._structured_output = structured_output
-        self._said = said
+        self._overrides = overrides
         self._endpoint = VendorEndpoint(provider, name, NATIVE[provider], settings or {})
         self._traits = traits_of(
-            provider, name, structured_output=structured_output, is_elsewhere=self._endpoint.is_elsewhere, said=said
+            provider,
+            name,
+            structured_output=structured_output,
+            is_elsewhere=self._endpoint.is_elsewhere,
+            overrides=overrides,
         )
         self._protocol_for(Request(name, ()))  # Loaded now, and not within the time of the first call.
 
@@ -146,43 +150,43 @@ class NativeModel:
         """The text as it comes, and at the end all of it."""
         with self._endpoint.telling_errors(patience), patience.limit():
             first = chunk = await answer.receive()
-            said: VendorAnswer | None = None
+            full_answer: VendorAnswer | None = None
             if is_whole(answer, first):  # It knows no streams.
-                said = protocol.read(await self._endpoint.read_object(answer, first), self._traits)
-        if said is not None:
-            reply = self._finish(said, request, time.perf_counter() - started)
+                full_answer = protocol.read(await self._endpoint.read_object(answer, first), self._traits)
+        if full_answer is not None:
+            reply = self._finish(full_answer, request, time.perf_counter() - started)
             if reply.content and not answer.is_late:
                 yield reply.content
             yield reply
             return
-        collector, events, shown = (
+        collector, events, mask = (
             protocol.collector(self._traits),
             EventReader(),
             HiddenStream(self._endpoint.keys),
         )
-        is_open, is_broken, heard, half = True, False, 0, ""
+        is_open, is_broken, event_count, half = True, False, 0, ""
         while is_open and not collector.is_complete:
             with self._endpoint.telling_errors(patience):
                 if not chunk:
                     chunk, is_broken = await receive_piece(answer, collector, patience)
                 is_open = bool(chunk)
                 ended = () if is_broken else events.close()
-                found, is_broken = add_events(collector, events.feed(chunk) if chunk else ended, is_broken)
+                texts, is_broken = add_events(collector, events.feed(chunk) if chunk else ended, is_broken)
                 is_open = is_open and not is_broken
-                heard += len(found)
+                event_count += len(texts)
                 if not is_open or collector.is_complete:
                     answer.keep_arrived()
-            chunk, text = b"", join_surrogates(half + "".join(found))
+            chunk, text = b"", join_surrogates(half + "".join(texts))
             half = text[-1] if ends_in_half(text) else ""
-            if (piece := shown.feed(text.removesuffix(half))) and not answer.is_late:
+            if (piece := mask.feed(text.removesuffix(half))) and not answer.is_late:
                 yield piece
-        if (piece := shown.feed(half) + shown.close()) and not answer.is_late:
+        if (piece := mask.feed(half) + mask.close()) and not answer.is_late:
             yield piece
         with self._endpoint.telling_errors():
-            if not heard:
+            if not event_count:
                 begins = self._endpoint.quote_start(first)
-                told = f"the server's answer is no stream of events{begins}"
-                raise IncompleteAnswerError(told, is_final=is_web_page(first))
+                message = f"the server's answer is no stream of events{begins}"
+                raise IncompleteAnswerError(message, is_final=is_web_page(first))
             whole = collector.answer()
         yield self._finish(whole, request, time.perf_counter() - started)
         if not is_broken:
@@ -200,13 +204,17 @@ class NativeModel:
 
     def _move_request(self, request: Request) -> tuple[NativeModel, Request] | None:
         """The model at another place, where the request names one of its own."""
-        named = {name: request.extra[name] for name in request.extra if name in CONNECTION_SETTINGS}
-        if not named:
+        connection = {name: request.extra[name] for name in request.extra if name in CONNECTION_SETTINGS}
+        if not connection:
             return None
-        rest = {name: value for name, value in request.extra.items() if name not in named}
-        settings = {**self._endpoint.more, **self._endpoint.settings, **named}
+        rest = {name: value for name, value in request.extra.items() if name not in connection}
+        settings = {**self._endpoint.more, **self._endpoint.settings, **connection}
         moved = NativeModel(
-            self.name, self.provider, settings=settings, structured_output=self._structured_output, said=self._said
+            self.name,
+            self.provider,
+            settings=settings,
+            structured_output=self._structured_output,
+            overrides=self._overrides,
         )
         return moved, replace(request, extra=rest)
 
@@ -214,17 +222,17 @@ class NativeModel:
         endpoint, traits = self._endpoint, self._traits
         check_outbound(endpoint.full_name, {"api_base": endpoint.base})
         name = self.name if "/" in self.name else vendor_named(self.provider).model_prefix + self.name
-        asked = replace(
+        sendable = replace(
             request, model=name, extra={**endpoint.more, **request.extra} if endpoint.more else request.extra
         )
         for option in traits.untaken_options:
-            if option in asked.extra:
+            if option in sendable.extra:
                 raise ModelConfigError(
                     f"{endpoint.full_name} is asked in OpenAI's protocol, where {self.provider} does not read "
                     f"`{option}`: "
                     f'set it at the server, or `adapter = "litellm"` in [providers.{self.provider}]'
                 )
-        body = protocol.body(asked, traits, stream=stream)
+        body = protocol.body(sendable, traits, stream=stream)
         settings = endpoint.settings
         if traits.api_version and not endpoint.is_elsewhere and body.keys().isdisjoint(_SAMPLING):
             settings = {"api_version": traits.api_version, **settings}
@@ -252,10 +260,10 @@ def make_native_model(
     name: str,
     settings: Mapping[str, Any],
     structured_output: str | None = None,
-    said: Mapping[str, Any] = EMPTY,
+    overrides: Mapping[str, Any] = EMPTY,
 ) -> Model:
     """The backend of the vendors in `NATIVE`."""
-    return NativeModel(name, vendor.name, settings=settings, structured_output=structured_output, said=said)
+    return NativeModel(name, vendor.name, settings=settings, structured_output=structured_output, overrides=overrides)
 
 
 _SAMPLING: Final = ("temperature", "top_p", "top_k")

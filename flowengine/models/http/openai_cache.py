@@ -53,9 +53,9 @@ def find_shared_beginning(request: Request, traits: VendorTraits) -> SharedBegin
     cache, messages = request.cache, request.messages
     if cache is None or not (cache.is_wanted and traits.marks_beginnings):
         return None
-    told = sum(1 for _ in takewhile(lambda each: each.role == "system", messages))
-    asked = next((at for at, each in enumerate(messages) if each.stable and not each.attachments), None)
-    message, end = (told - 1, None) if asked is None else (asked, messages[asked].stable)
+    system_count = sum(1 for _ in takewhile(lambda each: each.role == "system", messages))
+    mark_index = next((at for at, each in enumerate(messages) if each.stable and not each.attachments), None)
+    message, end = (system_count - 1, None) if mark_index is None else (mark_index, messages[mark_index].stable)
     texts = [each.content for each in messages[: message + 1]]
     if not texts:
         return None
@@ -63,4 +63,4 @@ def find_shared_beginning(request: Request, traits: VendorTraits) -> SharedBegin
     is_short = sum(len(each.encode("utf-8", "replace")) for each in texts) < traits.cache_minimum and not request.tools
     if is_short or not texts[-1].strip():
         return None
-    return SharedBeginning(message, len(texts[-1]), is_all=len(messages) == told + 1 and not request.tools)
+    return SharedBeginning(message, len(texts[-1]), is_all=len(messages) == system_count + 1 and not request.tools)

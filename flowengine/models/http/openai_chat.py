@@ -86,9 +86,9 @@ class OpenAIChat:
         if not message:
             raise IncompleteAnswerError("the server's answer has no message")
         content, refusal = _read_content(message.get("content"))
-        asked = list_of_objects(message.get("tool_calls"))
-        calls = with_own_ids(_read_call(each, index) for index, each in enumerate(asked))
-        kept = vendor_parts_of(message, zip((each.id for each in calls), asked, strict=True), traits)
+        entries = list_of_objects(message.get("tool_calls"))
+        calls = with_own_ids(_read_call(each, index) for index, each in enumerate(entries))
+        vendor_parts = vendor_parts_of(message, zip((each.id for each in calls), entries, strict=True), traits)
         reply = Reply(
             content=content,
             tool_calls=calls,
@@ -96,7 +96,7 @@ class OpenAIChat:
             cost_usd=read_told_cost(body.get("usage"), traits),
             finish_reason=read_finish_reason(choice.get("finish_reason"), _REASONS, has_calls=bool(calls)),
             model=as_text(body.get("model")),
-            vendor_parts=kept,
+            vendor_parts=vendor_parts,
         )
         return VendorAnswer(_unwrap_answer_tool(reply, traits), as_text(message.get("refusal")) or refusal)
 
@@ -142,13 +142,13 @@ def _options(request: Request, traits: VendorTraits) -> dict[str, Any]:
     return options
 
 
-def _thinking_options(asked: Mapping[str, Any], traits: VendorTraits) -> dict[str, Any]:
-    budget = asked.get("budget_tokens")
+def _thinking_options(thinking: Mapping[str, Any], traits: VendorTraits) -> dict[str, Any]:
+    budget = thinking.get("budget_tokens")
     if traits.thinking_budget == "openrouter" and budget is not None:
         return {"reasoning": {"max_tokens": budget}}
     if traits.thinking_budget == "google" and budget is not None:
         return {"extra_body": {"google": {"thinking_config": {"thinking_budget": budget}}}}
-    return {"thinking": {"type": "enabled", **asked}}
+    return {"thinking": {"type": "enabled", **thinking}}
 
 
 def _ask_for_schema(request: Request, traits: VendorTraits) -> dict[str, Any]:
@@ -182,9 +182,11 @@ def _read_content(content: Any) -> tuple[str, str]:
 
 
 def _read_call(call: Mapping[str, Any], index: int) -> ToolRequest:
-    named = as_object(call.get("function"))
+    function = as_object(call.get("function"))
     return ToolRequest(
-        as_text(call.get("id")) or f"call_{index}", as_text(named.get("name")), _read_arguments(named.get("arguments"))
+        as_text(call.get("id")) or f"call_{index}",
+        as_text(function.get("name")),
+        _read_arguments(function.get("arguments")),
     )
 
 
@@ -205,17 +207,17 @@ def read_chat_usage(usage: Any, traits: VendorTraits) -> TokenUsage:
     """The tokens that were told; all unknown where there are none."""
     if not isinstance(usage, Mapping):
         return TokenUsage()
-    told = cast("Mapping[str, Any]", usage)
-    prompt, completion = _count(told, "prompt_tokens"), _count(told, "completion_tokens")
+    counts = cast("Mapping[str, Any]", usage)
+    prompt, completion = _count(counts, "prompt_tokens"), _count(counts, "completion_tokens")
     if not (prompt or completion):
         return TokenUsage()
-    reasoning, total = _first_count(told, traits.reasoning_tokens), _count(told, "total_tokens")
+    reasoning, total = _first_count(counts, traits.reasoning_tokens), _count(counts, "total_tokens")
     if traits.reasoning_is_apart and (total or reasoning):
         whole = max(completion or 0, total - (prompt or 0) if total else (completion or 0) + (reasoning or 0))
         reasoning = reasoning or whole - (completion or 0) or None
         completion = whole
-    cached, written = (_first_count(told, each) for each in (traits.cached_tokens, traits.cache_write_tokens))
-    return TokenUsage(prompt, completion, cached, written, reasoning)
+    cached, cache_writes = (_first_count(counts, each) for each in (traits.cached_tokens, traits.cache_write_tokens))
+    return TokenUsage(prompt, completion, cached, cache_writes, reasoning)
 
 
 def read_told_cost(usage: Any, traits: VendorTraits) -> float | None:
@@ -241,18 +243,18 @@ def _count(usage: Mapping[str, Any], place: str) -> int | None:
 
 
 def _find_place(usage: Any, place: str) -> Any:
-    found: Any = usage
+    value: Any = usage
     for name in place.split("."):
-        found = cast("Mapping[str, Any]", found).get(name) if isinstance(found, Mapping) else None
-    return found
+        value = cast("Mapping[str, Any]", value).get(name) if isinstance(value, Mapping) else None
+    return value
 
 
 def _unwrap_answer_tool(reply: Reply, traits: VendorTraits) -> Reply:
     """The answer as text, where the model was made to give it as a tool's arguments."""
-    given = next((each for each in reply.tool_calls if each.name == _ANSWER_TOOL), None)
-    if given is None or traits.structured_output != "tool":
+    answer = next((each for each in reply.tool_calls if each.name == _ANSWER_TOOL), None)
+    if answer is None or traits.structured_output != "tool":
         return reply
-    return reply._replace(content=given.arguments, tool_calls=(), finish_reason="stop")
+    return reply._replace(content=answer.arguments, tool_calls=(), finish_reason="stop")
 
 
 # --- Streamed answers
@@ -276,7 +278,7 @@ class ChatCollector:
         """The greatest index of a call."""
         self._indices: dict[int, int] = {}
         """Index as the server tells it → the call that its pieces belong to by now."""
-        self._kept = KeptFields(traits)
+        self._vendor_fields = KeptFields(traits)
         self._usage: Any = None
         self._model = ""
         self._reason = ""
@@ -319,7 +321,9 @@ class ChatCollector:
             cost_usd=read_told_cost(self._usage, self._traits),
             finish_reason=read_finish_reason(self._reason, _REASONS, has_calls=bool(calls)),
             model=self._model,
-            vendor_parts=self._kept.parts({index: call.id for (index, _), call in zip(parts, calls, strict=True)}),
+            vendor_parts=self._vendor_fields.parts(
+                {index: call.id for (index, _), call in zip(parts, calls, strict=True)}
+            ),
         )
         return VendorAnswer(_unwrap_answer_tool(reply, self._traits), "".join(self._refusals))
 
@@ -328,40 +332,40 @@ class ChatCollector:
         self._usage = choice.get("usage") or self._usage  # Some vendors put it here.
         delta = as_object(choice.get("delta") or choice.get("message"))
         self.has_begun = self.has_begun or any(value for name, value in delta.items() if name != "role")
-        self._kept.add(delta)
+        self._vendor_fields.add(delta)
         for position, call in enumerate(list_of_objects(delta.get("tool_calls"))):
             self._add_call(call, position)
         piece, refusal = _read_content(delta.get("content"))
         if piece:
             self._texts.append(piece)
-        if said := as_text(delta.get("refusal")) or refusal:
-            self._refusals.append(said)
+        if refusal_text := as_text(delta.get("refusal")) or refusal:
+            self._refusals.append(refusal_text)
         return piece
 
     def _add_call(self, call: Mapping[str, Any], position: int) -> None:
         """Name and id come with the first piece of a tool call, its arguments bit by bit."""
-        told = call.get("index")
-        index = self._told_index(told, call) if isinstance(told, int) else self._next_index(call, position)
+        own_index = call.get("index")
+        index = self._told_index(own_index, call) if isinstance(own_index, int) else self._next_index(call, position)
         self._last = max(self._last, index) if self._calls else index
         parts = self._calls.setdefault(index, [f"call_{index}", ""])
-        named = as_object(call.get("function"))
-        self._kept.add_call(index, call)
+        function = as_object(call.get("function"))
+        self._vendor_fields.add_call(index, call)
         parts[0] = as_text(call.get("id")) or parts[0]
         self._by_id.setdefault(parts[0], index)
-        name = as_text(named.get("name"))
+        name = as_text(function.get("name"))
         parts[1] += "" if name == parts[1] else name  # Some servers say it again with every piece.
-        self._arguments.setdefault(index, []).append(_read_arguments(named.get("arguments")))
+        self._arguments.setdefault(index, []).append(_read_arguments(function.get("arguments")))
 
-    def _told_index(self, told: int, call: Mapping[str, Any]) -> int:
+    def _told_index(self, own_index: int, call: Mapping[str, Any]) -> int:
         """Some servers give every call the index 0: another id with a name begins another call."""
-        index = self._indices.get(told)
+        index = self._indices.get(own_index)
         if index is None:
-            index = self._last + 1 if told in self._calls else told
+            index = self._last + 1 if own_index in self._calls else own_index
         elif (id := as_text(call.get("id"))) and id != self._calls[index][0] and self._calls[index][1]:
             index = self._last + 1 if as_text(as_object(call.get("function")).get("name")) else index
         elif not id and as_text(as_object(call.get("function")).get("name")) and self._is_whole(index):
             index = self._last + 1
-        self._indices[told] = index
+        self._indices[own_index] = index
         return index
 
     def _is_whole(self, index: int) -> bool:

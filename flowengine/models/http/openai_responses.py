@@ -35,17 +35,17 @@ class OpenAIResponses:
         return bearer_header(settings)
 
     def body(self, request: Request, traits: VendorTraits, *, stream: bool) -> dict[str, Any]:
-        told = list(takewhile(lambda each: each.role == "system", request.messages))
+        system_messages = list(takewhile(lambda each: each.role == "system", request.messages))
         shared = find_shared_beginning(request, traits)
-        if shared is not None and shared.message < len(told):
-            told = []  # No mark can stand in the instructions.
+        if shared is not None and shared.message < len(system_messages):
+            system_messages = []  # No mark can stand in the instructions.
         items = [
             item
-            for at, each in enumerate(request.messages[len(told) :], len(told))
+            for at, each in enumerate(request.messages[len(system_messages) :], len(system_messages))
             for item in _to_items(each, traits, shared if shared is not None and at == shared.message else None)
         ]
         body: dict[str, Any] = {"model": request.model, "input": items, "store": False}
-        if instructions := "\n\n".join(each.content for each in told if each.content.strip()):
+        if instructions := "\n\n".join(each.content for each in system_messages if each.content.strip()):
             body["instructions"] = instructions
         if request.max_tokens is not None:
             body["max_output_tokens"] = request.max_tokens
@@ -121,32 +121,32 @@ _ELSEWHERE: Final = frozenset({"reasoning_effort", "reasoning", "verbosity", "te
 
 
 def _make_options(request: Request, traits: VendorTraits) -> dict[str, Any]:
-    given, can = request.extra, traits.can
-    options = {name: value for name, value in given.items() if name not in _ELSEWHERE}
+    extra, can = request.extra, traits.can
+    options = {name: value for name, value in extra.items() if name not in _ELSEWHERE}
     if not request.tools:
         options.pop("parallel_tool_calls", None)
-    effort = given.get("reasoning_effort")
-    sampling = {"temperature": request.temperature, "top_p": given.get("top_p")}
+    effort = extra.get("reasoning_effort")
+    sampling = {"temperature": request.temperature, "top_p": extra.get("top_p")}
     if can.is_sampled_at(effort) is not False:
         options |= {name: value for name, value in sampling.items() if value is not None}
-    further: Any = given.get("reasoning")
+    further: Any = extra.get("reasoning")
     reasoning = dict(cast("Mapping[str, Any]", further)) if isinstance(further, Mapping) else {}
     if reasoning or effort is not None:
         options["reasoning"] = reasoning if effort is None else {**reasoning, "effort": effort}
     if can.thinks:
         options["include"] = ["reasoning.encrypted_content"]
-    if "verbosity" in given:
-        options["text"] = {"verbosity": given["verbosity"]}
-    if "tool_choice" in given:
-        options["tool_choice"] = _make_choice(given["tool_choice"])
+    if "verbosity" in extra:
+        options["text"] = {"verbosity": extra["verbosity"]}
+    if "tool_choice" in extra:
+        options["tool_choice"] = _make_choice(extra["tool_choice"])
     return options
 
 
-def _make_choice(asked: Any) -> Any:
+def _make_choice(tool_choice: Any) -> Any:
     """A function is named here without a map of its own."""
-    if not isinstance(asked, Mapping):
-        return asked
-    choice = cast("Mapping[str, Any]", asked)
+    if not isinstance(tool_choice, Mapping):
+        return tool_choice
+    choice = cast("Mapping[str, Any]", tool_choice)
     return {"type": "function", **choice["function"]} if "function" in choice else choice
 
 

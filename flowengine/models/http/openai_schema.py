@@ -56,12 +56,12 @@ _known: Final[dict[int, tuple[Mapping[str, Any], dict[str, Any] | None]]] = {}
 
 
 def _strict_of(schema: Mapping[str, Any]) -> dict[str, Any] | None:
-    known = _known.get(id(schema))
-    if known is None:
+    pair = _known.get(id(schema))
+    if pair is None:
         if len(_known) >= _MOST_KNOWN:
             _known.clear()
-        known = _known[id(schema)] = schema, make_strict(schema)
-    return known[1]
+        pair = _known[id(schema)] = schema, make_strict(schema)
+    return pair[1]
 
 
 def make_strict(schema: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -55,10 +55,10 @@ _REFUSED: Final = re.compile("^(invalid|image|unsupported|empty)_|policy|mismatc
 """In the codes of failures that the same request would have again."""
 
 
-def _failure(said: Mapping[str, Any]) -> dict[str, Any]:
-    error = as_object(said.get("error"))
+def _failure(response: Mapping[str, Any]) -> dict[str, Any]:
+    error = as_object(response.get("error"))
     if not error:
-        error = {"message": f"the answer's status is {as_text(said.get('status')) or 'unknown'}"}
+        error = {"message": f"the answer's status is {as_text(response.get('status')) or 'unknown'}"}
     if _REFUSED.search(as_text(error.get("code"))):
         error = {**error, "type": "invalid_request_error"}
     return {"error": error}
@@ -67,18 +67,18 @@ def _failure(said: Mapping[str, Any]) -> dict[str, Any]:
 def _to_answer(items: Sequence[Mapping[str, Any]], body: Mapping[str, Any], traits: VendorTraits) -> VendorAnswer:
     calls = with_own_ids(_read_call(each, at) for at, each in enumerate(e for e in items if _is(e, "function_call")))
     messages = [each for each in items if _is(each, "message")]
-    said = [each for each in messages if each.get(PHASE) != _REMARK] or messages
+    answers = [each for each in messages if each.get(PHASE) != _REMARK] or messages
     reason = "tool_calls" if calls else "stop"
     if body.get("status") == "incomplete":
-        told = as_object(body.get("incomplete_details")).get("reason") or "max_output_tokens"
-        reason = read_finish_reason(told, _REASONS, has_calls=False)
+        cause = as_object(body.get("incomplete_details")).get("reason") or "max_output_tokens"
+        reason = read_finish_reason(cause, _REASONS, has_calls=False)
     reply = Reply(
-        _join(said, "output_text", "text"),
+        _join(answers, "output_text", "text"),
         calls,
         _read_usage(as_object(body.get("usage"))),
         finish_reason=reason,
         model=as_text(body.get("model")),
-        vendor_parts=_kept_parts(items, calls, said, traits),
+        vendor_parts=_kept_parts(items, calls, answers, traits),
     )
     return VendorAnswer(reply, _join(messages, "refusal", "refusal"))
 
@@ -100,7 +100,7 @@ def _read_call(item: Mapping[str, Any], index: int) -> ToolRequest:
 def _kept_parts(
     items: Sequence[Mapping[str, Any]],
     calls: Sequence[ToolRequest],
-    said: Sequence[Mapping[str, Any]],
+    answers: Sequence[Mapping[str, Any]],
     traits: VendorTraits,
 ) -> tuple[Mapping[str, Any], ...]:
     """What goes back with the results of tools: each thought, with the call that it stands before. Of an answer that
@@ -110,9 +110,9 @@ def _kept_parts(
     ids = iter(each.id for each in calls)
     for item in items:
         if _is(item, REASONING):
-            kept = {key: item[key] for key in _KEPT if item.get(key) is not None}
-            if (calls and "encrypted_content" in kept) or kept.get("summary"):
-                waiting.append({**kept, "vendor": traits.name})
+            part = {key: item[key] for key in _KEPT if item.get(key) is not None}
+            if (calls and "encrypted_content" in part) or part.get("summary"):
+                waiting.append({**part, "vendor": traits.name})
         elif _is(item, "function_call"):
             call = next(ids)
             parts += [{**each, OF_CALL: call} for each in waiting]
@@ -120,18 +120,18 @@ def _kept_parts(
         else:
             parts += waiting
             waiting = []
-    phase = next((each[PHASE] for each in said if isinstance(each.get(PHASE), str)), None)
+    phase = next((each[PHASE] for each in answers if isinstance(each.get(PHASE), str)), None)
     marks = [{PHASE: phase}] if phase is not None and calls else []
     return (*parts, *waiting, *marks)
 
 
 def _read_usage(usage: Mapping[str, Any]) -> TokenUsage:
-    asked, answered = read_token_count(usage.get("input_tokens")), read_token_count(usage.get("output_tokens"))
-    if not (asked or answered):
+    prompt, completion = read_token_count(usage.get("input_tokens")), read_token_count(usage.get("output_tokens"))
+    if not (prompt or completion):
         return TokenUsage()
     of_prompt, of_answer = (as_object(usage.get(each)) for each in ("input_tokens_details", "output_tokens_details"))
-    cached, written = (read_token_count(of_prompt.get(each)) for each in ("cached_tokens", "cache_write_tokens"))
-    return TokenUsage(asked, answered, cached, written, read_token_count(of_answer.get("reasoning_tokens")))
+    cached, cache_writes = (read_token_count(of_prompt.get(each)) for each in ("cached_tokens", "cache_write_tokens"))
+    return TokenUsage(prompt, completion, cached, cache_writes, read_token_count(of_answer.get("reasoning_tokens")))
 
 
 # --- Streamed answers
@@ -146,7 +146,7 @@ class ResponseCollector:
         self._items: dict[int, Mapping[str, Any]] = {}
         """Those that are done."""
         self._remarks: set[int] = set()
-        self._held: list[str] = []
+        self._early_pieces: list[str] = []
         """Text of remarks: shown at the end, if it is all that was said."""
         self._has_text = False
         self._whole: Mapping[str, Any] = {}
@@ -176,7 +176,7 @@ class ResponseCollector:
             case "response.completed" | "response.incomplete":
                 self._whole = as_object(event.get("response"))
                 self.is_complete = True
-                return "" if self._has_text else "".join(self._held)
+                return "" if self._has_text else "".join(self._early_pieces)
             case "response.failed":
                 raise StreamFailureError(_failure(as_object(event.get("response"))))
             case "error":
@@ -191,7 +191,7 @@ class ResponseCollector:
 
     def _add_text(self, index: int, piece: str) -> str:
         if index in self._remarks:
-            self._held.append(piece)
+            self._early_pieces.append(piece)
             return ""
         self._has_text = self._has_text or bool(piece)
         return piece

@@ -69,8 +69,8 @@ def error_of_answer(status: int, text: str, headers: Mapping[str, str], label: s
     """
     message = secrets.hide(f"{label}: {_describe(status, text, secrets)}")
     error: ModelError = PermanentModelError(message)
-    said = headers.get("x-should-retry")  # OpenAI and Anthropic, whose own clients obey it.
-    if said != "false" and (may_work_later(status, text) or (said == "true" and status != 429)):
+    should_retry = headers.get("x-should-retry")  # OpenAI and Anthropic, whose own clients obey it.
+    if should_retry != "false" and (may_work_later(status, text) or (should_retry == "true" and status != 429)):
         error = TransientModelError(message, read_retry_after(headers, text), is_rate_limit=status == 429)
     error.status = status
     return error
@@ -92,9 +92,9 @@ def status_of_body(body: Mapping[str, Any]) -> int:
     (529, 429)
     """
     inner = body.get("error")
-    told = cast("Mapping[str, Any]", inner) if isinstance(inner, Mapping) else body
+    fields = cast("Mapping[str, Any]", inner) if isinstance(inner, Mapping) else body
     for name in ("status", "status_code", "code", "type"):
-        value = told.get(name)
+        value = fields.get(name)
         if isinstance(value, str):
             value = int(value) if value.isdecimal() and len(value) == 3 else _STATUS_OF_TYPE.get(value)
         if isinstance(value, int) and 400 <= value < 600:
@@ -104,13 +104,13 @@ def status_of_body(body: Mapping[str, Any]) -> int:
 
 def _describe(status: int, text: str, secrets: Secrets) -> str:
     # Secrets go before the text is cut: half of one would not be known any more.
-    said = " ".join(secrets.hide(message_in(text)[: 10 * _LONGEST]).split())
+    message = " ".join(secrets.hide(message_in(text)[: 10 * _LONGEST]).split())
     beginning = text[:1000].lower()
-    if not said or "<html" in beginning or "<!doctype" in beginning:
-        return f"the server answers with status {status}{' and a web page' if said else ''}"
-    if said[0] in "{[":  # JSON without a message, which alone does not say that the call failed.
-        said = f"the server answers with status {status}: {said}"
-    return said if len(said) <= _LONGEST else f"{said[:_LONGEST]} …"
+    if not message or "<html" in beginning or "<!doctype" in beginning:
+        return f"the server answers with status {status}{' and a web page' if message else ''}"
+    if message[0] in "{[":  # JSON without a message, which alone does not say that the call failed.
+        message = f"the server answers with status {status}: {message}"
+    return message if len(message) <= _LONGEST else f"{message[:_LONGEST]} …"
 
 
 def message_in(text: str) -> str:
@@ -130,10 +130,10 @@ def message_in(text: str) -> str:
 def _find_message(body: Any) -> Any:
     """The innermost value under one of the names that messages have."""
     while True:
-        said = as_object(body)
+        fields = as_object(body)
         if isinstance(body, list):  # Gemini puts one round it.
-            said = as_object(next(iter(cast("list[Any]", body)), None))
-        inner: Any = next((said[name] for name in ("error", "message", "detail", "errors") if said.get(name)), None)
+            fields = as_object(next(iter(cast("list[Any]", body)), None))
+        inner: Any = next((fields[name] for name in ("error", "message", "detail", "errors") if fields.get(name)), None)
         if inner is None:
             return cast("Any", body)
         body = inner
@@ -144,11 +144,11 @@ def read_retry_after(headers: Mapping[str, str], text: str = "") -> float | None
     in small letters."""
     if (milliseconds := _parse_seconds(headers.get("retry-after-ms"))) is not None:
         return milliseconds / 1000
-    asked = headers.get("retry-after") or ""
-    if (seconds := _parse_seconds(asked)) is not None:
+    value = headers.get("retry-after") or ""
+    if (seconds := _parse_seconds(value)) is not None:
         return seconds
     try:
-        date = parsedate_to_datetime(asked)
+        date = parsedate_to_datetime(value)
     except (ValueError, OverflowError):
         match = _RETRY_DELAY.search(text)
         return None if match is None else float(match[1])

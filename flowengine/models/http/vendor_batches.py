@@ -154,11 +154,11 @@ def _seconds_of(moment: Any) -> float:
         return inf
 
 
-def _id_of(said: Mapping[str, Any]) -> str:
-    found = said.get("id")
-    if not isinstance(found, str) or not _ID.fullmatch(found):
+def _id_of(resource: Mapping[str, Any]) -> str:
+    id = resource.get("id")
+    if not isinstance(id, str) or not _ID.fullmatch(id):
         raise TransientModelError("the vendor's answer has no id")
-    return found
+    return id
 
 
 class OpenAIBatches:
@@ -174,13 +174,13 @@ class OpenAIBatches:
         keeps one."""
         head, place = b'{"custom_id": "%b", "method": "POST", "url": "%b", "body": %b}\n', self._place.encode()
         uploaded = await self._upload([head % (name.encode(), place, body) for name, body in requests.items()], mark)
-        asked = {
+        order = {
             "input_file_id": uploaded,
             "endpoint": self._place,
             "completion_window": "24h",
             "metadata": {"flowengine": mark},
         }
-        return _id_of(await self._server.post("/batches", json.dumps(asked).encode()))
+        return _id_of(await self._server.post("/batches", json.dumps(order).encode()))
 
     async def _upload(self, lines: list[bytes], mark: str) -> str:
         boundary = secrets.token_hex(16)
@@ -191,35 +191,35 @@ class OpenAIBatches:
             *lines,
             f"\r\n--{boundary}--\r\n".encode(),
         ]
-        said = await self._server.post("/files", b"".join(parts), f"multipart/form-data; boundary={boundary}")
-        return _id_of(said)
+        file = await self._server.post("/files", b"".join(parts), f"multipart/form-data; boundary={boundary}")
+        return _id_of(file)
 
     async def find(self, mark: str, names: Collection[str], since: float) -> str | None:
         """The batch of a mark that was sent, if it was: its sender died before it knew the id. A
         `TransientModelError` where that cannot be told yet."""
-        async with aclosing(self._server.list_batches(since, "created_at", "after")) as listed:
-            async for each in listed:
+        async with aclosing(self._server.list_batches(since, "created_at", "after")) as batches:
+            async for each in batches:
                 if as_object(each.get("metadata")).get("flowengine") == mark:
                     return _id_of(each)
         return None
 
     async def look(self, batch: str) -> BatchLook:
-        found = await self._server.look(f"/batches/{batch}")
-        status = str(found.get("status"))
+        resource = await self._server.look(f"/batches/{batch}")
+        status = str(resource.get("status"))
         if status not in _OPENAI_ENDED:
             return BatchLook("running")
         if status == "failed":
-            errors = list_of_objects(as_object(found.get("errors")).get("data"))
-            told = [str(each.get("message", "")) for each in errors]
-            return BatchLook("failed", "; ".join(told) or "the vendor refused the batch")
+            errors = list_of_objects(as_object(resource.get("errors")).get("data"))
+            messages = [str(each.get("message", "")) for each in errors]
+            return BatchLook("failed", "; ".join(messages) or "the vendor refused the batch")
         return BatchLook("ended")
 
     async def read_answers(self, batch: str, take: Callable[[str, BatchAnswer], None]) -> None:
         """Hand over the answers of a batch that has ended, one by one, under the names of their requests."""
-        found = await self._server.look(f"/batches/{batch}")
+        resource = await self._server.look(f"/batches/{batch}")
         for name in ("error_file_id", "output_file_id"):
-            if found.get(name):
-                file = _id_of({"id": found[name]})
+            if resource.get(name):
+                file = _id_of({"id": resource[name]})
                 await self._server.read_lines(
                     f"/files/{file}/content", lambda line: take(str(line.get("custom_id")), self._read(line))
                 )
@@ -247,33 +247,35 @@ class AnthropicBatches:
         self._server = _Exchange(call, "")
 
     async def submit(self, requests: Mapping[str, bytes], mark: str) -> str:
-        asked = [b'{"custom_id": "%b", "params": %b}' % (name.encode(), body) for name, body in requests.items()]
-        return _id_of(await self._server.post("/batches", b'{"requests": [%b]}' % b",".join(asked)))
+        entries = [b'{"custom_id": "%b", "params": %b}' % (name.encode(), body) for name, body in requests.items()]
+        return _id_of(await self._server.post("/batches", b'{"requests": [%b]}' % b",".join(entries)))
 
     async def find(self, mark: str, names: Collection[str], since: float) -> str | None:
         """There are no marks here: the answers tell whose they are, once there are some."""
-        wanted, may_come = set(names), False
-        async with aclosing(self._server.list_batches(since, "created_at", "after_id")) as listed:
-            async for each in listed:
+        ids, may_come = set(names), False
+        async with aclosing(self._server.list_batches(since, "created_at", "after_id")) as batches:
+            async for each in batches:
                 counts = as_object(each.get("request_counts"))
-                if sum(count for count in counts.values() if isinstance(count, int)) != len(wanted):
+                if sum(count for count in counts.values() if isinstance(count, int)) != len(ids):
                     continue
                 if each.get("processing_status") != "ended":
                     may_come = True
-                elif await self._has_any(_id_of(each), wanted):
+                elif await self._has_any(_id_of(each), ids):
                     return _id_of(each)
         if may_come:
             raise TransientModelError("a batch of that size is at work, and only its answers tell whose it is")
         return None
 
-    async def _has_any(self, batch: str, wanted: Collection[str]) -> bool:
-        found: set[str] = set()
-        await self._server.read_lines(f"/batches/{batch}/results", lambda line: found.add(str(line.get("custom_id"))))
-        return not found.isdisjoint(wanted)
+    async def _has_any(self, batch: str, ids: Collection[str]) -> bool:
+        ids_there: set[str] = set()
+        await self._server.read_lines(
+            f"/batches/{batch}/results", lambda line: ids_there.add(str(line.get("custom_id")))
+        )
+        return not ids_there.isdisjoint(ids)
 
     async def look(self, batch: str) -> BatchLook:
-        found = await self._server.look(f"/batches/{batch}")
-        return BatchLook("ended" if found.get("processing_status") == "ended" else "running")
+        resource = await self._server.look(f"/batches/{batch}")
+        return BatchLook("ended" if resource.get("processing_status") == "ended" else "running")
 
     async def read_answers(self, batch: str, take: Callable[[str, BatchAnswer], None]) -> None:
         await self._server.read_lines(

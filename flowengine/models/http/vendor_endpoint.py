@@ -48,9 +48,9 @@ class Patience:
 
     def limit(self, silence: float | None = None) -> AbstractContextManager[object]:
         """A `TimeoutError` within it where it takes longer than is left, or than the silence."""
-        silence, left = _SILENCE if silence is None else silence, self._until - anyio.current_time()
-        self.seconds = silence if silence < left else self._whole
-        return anyio.fail_after(max(0.0, min(left, silence)))
+        silence, rest = _SILENCE if silence is None else silence, self._until - anyio.current_time()
+        self.seconds = silence if silence < rest else self._whole
+        return anyio.fail_after(max(0.0, min(rest, silence)))
 
 
 class VendorEndpoint:
@@ -69,9 +69,9 @@ class VendorEndpoint:
         self._more_headers = {str(key).lower(): str(value) for key, value in headers.items()}
         if settings.get("organization"):
             self._more_headers["openai-organization"] = str(settings["organization"])
-        known = [*find_secret_values(self.settings), *find_secret_values(self._more_headers)]
-        self._secrets = Secrets([*known, *find_url_secrets(self.base)])
-        self.keys = Secrets(filter(is_random, known))
+        secrets = [*find_secret_values(self.settings), *find_secret_values(self._more_headers)]
+        self._secrets = Secrets([*secrets, *find_url_secrets(self.base)])
+        self.keys = Secrets(filter(is_random, secrets))
         """What is taken out of answers too."""
 
     def post(self, path: str, headers: Mapping[str, str], body: Mapping[str, Any], *, stream: bool = False) -> HttpCall:
@@ -79,14 +79,14 @@ class VendorEndpoint:
         base, _, query = self.base.partition("?")
         if query:
             path += f"{'&' if '?' in path else '?'}{query}"
-        sent = {
+        all_headers = {
             "content-type": "application/json",
             "accept": "text/event-stream" if stream else "application/json",
             **headers,
             **self._more_headers,
         }
         data = json.dumps(body, ensure_ascii=False, separators=(",", ":"), default=_to_plain)
-        return HttpCall(base.rstrip("/") + path, sent, data.encode("utf-8", "replace"))
+        return HttpCall(base.rstrip("/") + path, all_headers, data.encode("utf-8", "replace"))
 
     async def exchange(self, post: HttpCall, timeout: float) -> Mapping[str, Any]:
         """The JSON object that is answered, within so many seconds."""
@@ -108,20 +108,20 @@ class VendorEndpoint:
             if tries and chunk.rstrip().endswith(_ENDS):
                 tries -= 1
                 with suppress(ValueError, RecursionError):
-                    found = self._check_object(json.loads(body))
+                    content = self._check_object(json.loads(body))
                     await answer.finish()
                     answer.keep_arrived()
-                    return found
+                    return content
             chunk = await answer.receive()
             body += chunk
         answer.keep_arrived()
         try:
             return self._check_object(json.loads(body))
         except (ValueError, RecursionError):
-            told = f"the server's answer cannot be read as JSON{self.quote_start(bytes(body))}"
+            message = f"the server's answer cannot be read as JSON{self.quote_start(bytes(body))}"
             is_final = answer.status == _NO_CONTENT or is_web_page(bytes(body))
             kind = PermanentModelError if is_final else TransientModelError
-            raise self._error(kind, told, unanswered=not is_final) from None
+            raise self._error(kind, message, unanswered=not is_final) from None
 
     def _check_object(self, value: Any) -> Mapping[str, Any]:
         if not isinstance(value, dict):
@@ -208,8 +208,8 @@ def check_answer(reply: Reply, refusal: str, keys: Secrets) -> Reply:
         error = PermanentModelError(f"{reply.provider}/{reply.model} refused to answer{refusal and ': '}{refusal}")
         error.reply = reply
         raise error
-    if (broken := _BROKEN_OFF.get(reply.finish_reason)) is not None:
-        error = broken(f"{reply.provider}/{reply.model} broke its answer off ({reply.finish_reason})")
+    if (error_kind := _BROKEN_OFF.get(reply.finish_reason)) is not None:
+        error = error_kind(f"{reply.provider}/{reply.model} broke its answer off ({reply.finish_reason})")
         error.reply = reply
         raise error
     return reply
@@ -224,16 +224,16 @@ _BROKEN_OFF: Final[Mapping[str, type[TransientModelError | PermanentModelError]]
 """Reasons for which an answer is none."""
 
 
-def join_address(given: str | None, vendor: VendorTraits) -> str:
+def join_address(address: str | None, vendor: VendorTraits) -> str:
     """Joins the vendor's default path to an address that has none.
 
     >>> from flowengine.models.http.vendor_traits import NATIVE
     >>> join_address("http://127.0.0.1:8000/", NATIVE["hosted_vllm"]), join_address(None, NATIVE["groq"])
     ('http://127.0.0.1:8000/v1', 'https://api.groq.com/openai/v1')
     """
-    if not given:
+    if not address:
         return vendor.address
-    base, mark, query = given.strip().partition("?")
+    base, mark, query = address.strip().partition("?")
     if "://" not in base:
         base = f"http://{base}"
     base = base.rstrip("/").removesuffix("/chat/completions").removesuffix("/responses").rstrip("/")

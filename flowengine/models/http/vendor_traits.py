@@ -133,18 +133,18 @@ def traits_of(
     *,
     structured_output: str | None = None,
     is_elsewhere: bool = False,
-    said: Mapping[str, Any] = EMPTY,
+    overrides: Mapping[str, Any] = EMPTY,
 ) -> VendorTraits:
     """Returns the traits of a vendor's model. `structured_output`: what the user says of it; `is_elsewhere`: it is
     asked at another address than the vendor's own, so what it follows is known for names of the vendor's only;
-    `said`: what a project says that it can do.
+    `overrides`: what a project says that it can do.
 
     >>> traits_of("openai", "gpt-5-mini").token_limit, traits_of("openai", "gpt-4o").token_limit
     ('max_completion_tokens', 'max_tokens')
     """
     traits = _traits_of(provider, model, is_elsewhere)
-    if said:
-        can = capabilities_of(provider, model, said)
+    if overrides:
+        can = capabilities_of(provider, model, overrides)
         traits = replace(traits, can=can, token_limit=_token_limit(traits, can))
     return traits if structured_output is None else replace(traits, structured_output=structured_output)
 

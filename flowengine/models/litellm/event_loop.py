@@ -37,12 +37,14 @@ class Job(Generic[T]):
     `timeout`: seconds, after which the coroutine is cancelled. `has_value`: whether it has ended, and well.
     """
 
-    def __init__(self, start: Start[T], timeout: float | None = None, told: Callable[[], None] | None = None) -> None:
-        """`told` is called at the end instead of the task that waits here."""
+    def __init__(
+        self, start: Start[T], timeout: float | None = None, report_end: Callable[[], None] | None = None
+    ) -> None:
+        """`report_end` is called at the end instead of the task that waits here."""
         loop = asyncio.get_running_loop()
         self._start = start
         self._timeout = timeout
-        self._report_end = told
+        self._report_end = report_end
         self._value: T | None = None
         self._error: BaseException | None = None
         self.has_value = False

@@ -141,9 +141,9 @@ def _do_import(future: Future[Any]) -> None:
     except BaseException as error:  # in a thread of its own: the waiting tasks have to learn of it
         if future.done():
             return  # the program ends, or the openai package is not there: the first call will tell
-        broken = ModelConfigError(f"litellm, through which models are called, cannot be imported: {error}")
-        broken.__cause__ = error
-        future.set_exception(broken)
+        failure = ModelConfigError(f"litellm, through which models are called, cannot be imported: {error}")
+        failure.__cause__ = error
+        future.set_exception(failure)
     finally:
         _all_loaded.set_result(None)
 
@@ -186,8 +186,8 @@ def _logging_switch() -> ContextVar[bool] | None:
 def _clients_of(loop: asyncio.AbstractEventLoop) -> list[Any]:
     """The HTTP clients that litellm keeps for calls on a loop; it keeps them no longer."""
     cache: Any = getattr(_ready, "in_memory_llm_clients_cache", None)
-    kept: dict[str, Any] = getattr(cache, "cache_dict", {})
-    mine = {key: client for key, client in list(kept.items()) if key.endswith(f"-{id(loop)}")}
+    entries: dict[str, Any] = getattr(cache, "cache_dict", {})
+    mine = {key: client for key, client in list(entries.items()) if key.endswith(f"-{id(loop)}")}
     for key in mine:
         cache.delete_cache(key)
     # Round a session that the user gave to litellm there are clients that only the user may close.

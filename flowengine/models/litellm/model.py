@@ -163,17 +163,17 @@ class LiteLLMModel(_LiteLLMCaller):
         async def call() -> None:
             mute_background_logging(litellm)
             collector = PieceCollector(litellm, self.provider, self.name, arguments["model"], secrets.keys)
-            shown = HiddenStream(secrets.keys)
+            mask = HiddenStream(secrets.keys)
             try:
                 async with aclosing(await litellm.acompletion(**arguments)) as chunks:
                     try:
                         async for chunk in chunks:
-                            if piece := shown.feed(collector.add(chunk)):
+                            if piece := mask.feed(collector.add(chunk)):
                                 post(hand_on, piece)
                     except Exception:  # foreign code; what comes after the answer's last word loses nothing
                         if not collector.has_ended:
                             raise
-                if piece := shown.close():
+                if piece := mask.close():
                     post(hand_on, piece)
                 post(hand_on, collector.reply(time.perf_counter() - started))
             finally:

@@ -106,8 +106,8 @@ class PieceCollector:
             self._thinking += _read_thinking(choice["delta"])
         self._size += len(repr(body["choices"]))
         if self._size > _LARGEST:
-            told = f"{self._provider}/{self._name}: the server's answer has more than {_LARGEST:,} characters"
-            raise PermanentModelError(told)
+            message = f"{self._provider}/{self._name}: the server's answer has more than {_LARGEST:,} characters"
+            raise PermanentModelError(message)
         return self._answer.add_chunk(body)
 
     def reply(self, seconds: float) -> Reply:
@@ -143,16 +143,18 @@ def _read_thinking(message: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
 
 def _join_thinking(pieces: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
     """The blocks of a stream, in which one comes bit by bit, its signature with the last one."""
-    begun: list[Mapping[str, Any]] = []
+    pieces_of_block: list[Mapping[str, Any]] = []
     for number, piece in enumerate(pieces, 1):
         if "data" in piece:
             yield piece
             continue
-        begun.append(piece)
+        pieces_of_block.append(piece)
         if piece.get("signature") or number == len(pieces) or "data" in pieces[number]:
-            texts = {name: "".join(each.get(name) or "" for each in begun) for name in ("thinking", "signature")}
-            yield {**begun[0], **texts}
-            begun = []
+            texts = {
+                name: "".join(each.get(name) or "" for each in pieces_of_block) for name in ("thinking", "signature")
+            }
+            yield {**pieces_of_block[0], **texts}
+            pieces_of_block = []
 
 
 _SIGNED: Final = frozenset({"type", "thinking", "signature", "data"})
@@ -187,9 +189,9 @@ def as_model_error(
     status = getattr(error, "status_code", None)
     text = f"{error} {getattr(error, 'code', '')} {getattr(error, 'body', '')}"
     if may_work_later(status, text) or isinstance(error, OSError):
-        found = TransientModelError(message, read_retry_after(_headers(error), text), is_rate_limit=status == 429)
-        found.status = status if isinstance(status, int) else None
-        return found
+        failure = TransientModelError(message, read_retry_after(_headers(error), text), is_rate_limit=status == 429)
+        failure.status = status if isinstance(status, int) else None
+        return failure
     return PermanentModelError(message)
 
 
@@ -205,8 +207,8 @@ def secrets_of(settings: Mapping[str, Any]) -> Secrets:
 
 def tellable(error: Exception, secrets: Secrets) -> Exception | None:
     """The error as the cause of another one, which is told with it; None where it holds a key or a traceback."""
-    told = str(error)
-    return None if secrets.holds(told) or _TRACEBACK in told else error
+    text = str(error)
+    return None if secrets.holds(text) or _TRACEBACK in text else error
 
 
 _TRACEBACK: Final = "Traceback (most recent call last)"
@@ -219,12 +221,12 @@ _DEEPEST: Final = 8
 def _message(error: Exception, address: str | None) -> str:
     """Returns the error's message without litellm's class names and traceback."""
     text = str(error).partition(" Original exception: ")[0].partition(_TRACEBACK)[0]
-    told = _ADVICE.sub("", _OBJECTS.sub("", _CLASS_NAMES.sub("", text).strip()))
-    told = message_in(told) or type(error).__name__
-    if (failed := _NO_CONNECTION.match(told)) is not None:
+    message = _ADVICE.sub("", _OBJECTS.sub("", _CLASS_NAMES.sub("", text).strip()))
+    message = message_in(message) or type(error).__name__
+    if (failed := _NO_CONNECTION.match(message)) is not None:
         where = (address and show_address(address)) or failed["host"] or _address_asked(error) or "the server"
-        return f"no connection to {where}{told[failed.end() :].rstrip(' .')}"
-    return f"the server's answer cannot be read as JSON: {told}" if _is_unreadable(error) else told
+        return f"no connection to {where}{message[failed.end() :].rstrip(' .')}"
+    return f"the server's answer cannot be read as JSON: {message}" if _is_unreadable(error) else message
 
 
 def _address_asked(error: BaseException) -> str | None:

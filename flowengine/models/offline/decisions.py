@@ -116,8 +116,8 @@ class OfflineMaterial:
     @cached_property
     def all_sentences(self) -> list[str]:
         """Context, question and, where both are empty, the system message."""
-        found = [*self.context, *sentences(self.question)]
-        return list(dict.fromkeys(found)) or sentences(self.system)
+        candidates = [*self.context, *sentences(self.question)]
+        return list(dict.fromkeys(candidates)) or sentences(self.system)
 
     @cached_property
     def subject(self) -> str:
@@ -166,19 +166,19 @@ def choose(text: str, labels: Sequence[str], described: str) -> LabelChoice:
     `described` holds lines or clauses `label: description`. A word that several labels share counts
     less; a label that the text names itself counts most.
     """
-    held = terms(text)
+    text_terms = terms(text)
     meanings = [_terms_of_label(label, labels, described) for label in labels]
     spread: dict[str, int] = {}
     for meaning in meanings:
         for term in meaning:
             spread[term] = spread.get(term, 0) + 1
     scores = [
-        sum((2 if term in terms(label) else 1) / spread[term] ** 2 for term in meaning if term in held)
+        sum((2 if term in terms(label) else 1) / spread[term] ** 2 for term in meaning if term in text_terms)
         + 3 * _mentions(text, label)
         for label, meaning in zip(labels, meanings, strict=True)
     ]
     best = max(range(len(labels)), key=lambda index: (scores[index], -index))
-    shared = tuple(held[term] for term in meanings[best] if term in held)
+    shared = tuple(text_terms[term] for term in meanings[best] if term in text_terms)
     return LabelChoice(labels[best], _confidence(scores, best), shared)
 
 
@@ -193,9 +193,9 @@ def _confidence(scores: Sequence[float], best: int) -> float:
 def _terms_of_label(label: str, labels: Sequence[str], described: str) -> dict[str, str]:
     others = "|".join(re.escape(each) for each in labels)
     pattern = rf"(?:^|[\n;,]|- )\s*{re.escape(label)}\s*[:：]\s*(.*?)(?=\s*(?:\n|;|$)|[,;]\s*(?:{others})\s*[:：])"
-    found = re.search(pattern, described)
+    match = re.search(pattern, described)
     name = terms(re.sub(r"[_\-]", " ", label)) or {label.casefold(): label}
-    return {**name, **(terms(found[1]) if found else {})}
+    return {**name, **(terms(match[1]) if match else {})}
 
 
 def _mentions(text: str, label: str) -> bool:
@@ -225,22 +225,29 @@ def judge(material: OfflineMaterial, properties: Mapping[str, Any]) -> dict[str,
     A text gains by taking up the terms of its request and of the criteria, and by saying enough.
     """
     texts = offline_texts(material.language)
-    said, asked = terms(material.subject), terms(material.subject_prompt)
-    base = 0.75 * (coverage(asked, said) if asked else 1.0) + 0.25 * min(1.0, len(said) / 12) if said else 0.0
-    scores = {name: _score_criterion(base, said, described) for name, described in _criteria(properties).items()}
-    missing = [asked[term] for term in asked if term not in said]
+    subject_terms, prompt_terms = terms(material.subject), terms(material.subject_prompt)
+    base = (
+        0.75 * (coverage(prompt_terms, subject_terms) if prompt_terms else 1.0)
+        + 0.25 * min(1.0, len(subject_terms) / 12)
+        if subject_terms
+        else 0.0
+    )
+    scores = {
+        name: _score_criterion(base, subject_terms, described) for name, described in _criteria(properties).items()
+    }
+    missing = [prompt_terms[term] for term in prompt_terms if term not in subject_terms]
     answer: dict[str, Any] = {
         "score": round(sum(scores.values()) / len(scores) if scores else base, 2),
         "criteria_scores": scores,
-        "feedback": texts["judgement"].format(covered=len(asked) - len(missing), total=len(asked)),
+        "feedback": texts["judgement"].format(covered=len(prompt_terms) - len(missing), total=len(prompt_terms)),
         "suggestions": [texts["suggestion"].format(words=texts["list_separator"].join(missing[:5]))] if missing else [],
     }
     return {name: value for name, value in answer.items() if name in properties}
 
 
-def _score_criterion(base: float, said: Mapping[str, str], described: str) -> float:
+def _score_criterion(base: float, subject_terms: Mapping[str, str], described: str) -> float:
     """The base, raised by the words of the criterion that the text takes up."""
-    return round(min(1.0, base + 0.25 * coverage(terms(described), said)), 2)
+    return round(min(1.0, base + 0.25 * coverage(terms(described), subject_terms)), 2)
 
 
 def _criteria(properties: Mapping[str, Any]) -> dict[str, str]:
@@ -303,14 +310,14 @@ def terms(text: str) -> dict[str, str]:
     {'緑茶': '緑茶', '茶を': '茶を', 'を飲': 'を飲', '飲む': '飲む'}
     """
     plain = text.casefold() if text.isascii() else unicodedata.normalize("NFKC", text).casefold()
-    found: dict[str, str] = {}
+    words_by_term: dict[str, str] = {}
     for word in _WORD.findall(plain):
         if word[0] >= "\u2e80":
             for pair in _character_pairs(word):
-                found.setdefault(pair, pair)
+                words_by_term.setdefault(pair, pair)
         elif word not in _COMMON:
-            found.setdefault(word[:6] if len(word) > 6 else word.removesuffix("s"), word)
-    return found
+            words_by_term.setdefault(word[:6] if len(word) > 6 else word.removesuffix("s"), word)
+    return words_by_term
 
 
 def _character_pairs(run: str) -> Iterable[str]:
@@ -321,10 +328,10 @@ def _character_pairs(run: str) -> Iterable[str]:
     return (pair for pair in pairs if not _HIRAGANA.fullmatch(pair))
 
 
-def coverage(wanted: Iterable[str], text: Mapping[str, str]) -> float:
+def coverage(sought_terms: Iterable[str], text: Mapping[str, str]) -> float:
     """The share of the wanted terms that a text holds; 0.0 where nothing is wanted."""
-    asked = set(wanted)
-    return sum(term in text for term in asked) / len(asked) if asked else 0.0
+    distinct_terms = set(sought_terms)
+    return sum(term in text for term in distinct_terms) / len(distinct_terms) if distinct_terms else 0.0
 
 
 def rank(question: str, texts: Iterable[str]) -> list[tuple[float, str]]:
@@ -332,10 +339,11 @@ def rank(question: str, texts: Iterable[str]) -> list[tuple[float, str]]:
 
     A term counts the more, the fewer of the texts hold it; long texts gain nothing by their length.
     """
-    asked = terms(question)
-    held = [(text, terms(text)) for text in texts]
-    spread = {term: sum(term in each for _, each in held) for term in asked}
+    question_terms = terms(question)
+    terms_by_text = [(text, terms(text)) for text in texts]
+    spread = {term: sum(term in each for _, each in terms_by_text) for term in question_terms}
     scored = [
-        (sum(1 / spread[term] for term in asked if term in each) / (1 + len(each)) ** 0.25, text) for text, each in held
+        (sum(1 / spread[term] for term in question_terms if term in each) / (1 + len(each)) ** 0.25, text)
+        for text, each in terms_by_text
     ]
     return sorted(scored, key=lambda pair: -pair[0])

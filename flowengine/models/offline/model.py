@@ -100,13 +100,13 @@ def _make_structured(material: OfflineMaterial, schema: Mapping[str, Any]) -> An
         raise PermanentModelError(f"no value of the schema is found: {describe_error(error)}") from error
     if not isinstance(value, dict):
         return value
-    found = cast("dict[str, Any]", value)
+    fields = cast("dict[str, Any]", value)
     properties = cast("Mapping[str, Any]", schema.get("properties") or {})
     if "next_route" in properties and isinstance(properties["next_route"].get("enum"), list):
-        found |= _choose_route(material, properties)
+        fields |= _choose_route(material, properties)
     elif looks_like_judgement(properties):
-        found |= judge(material, properties)
-    return found
+        fields |= judge(material, properties)
+    return fields
 
 
 def _choose_route(material: OfflineMaterial, properties: Mapping[str, Any]) -> dict[str, Any]:

@@ -60,12 +60,12 @@ class Filler:
         self._sentences = list(sentences)
         self._text = "\n".join(sentences)
         self._blank = blank
-        self._left = _LONGEST
+        self._budget = _LONGEST
 
     def _count(self, values: int, schema: Schema = MappingProxyType({})) -> None:
         """Refuses values before they are made where the answer would be too long for anybody to read."""
-        self._left -= values * (_OF_A_VALUE + schema.get("minLength", 0))
-        if self._left < 0:
+        self._budget -= values * (_OF_A_VALUE + schema.get("minLength", 0))
+        if self._budget < 0:
             raise PermanentModelError(
                 f"the schema asks for an answer of more than {_LONGEST:,} characters, which the offline stand-in does "
                 f"not write: lower its minItems, minLength or minProperties"
@@ -73,41 +73,41 @@ class Filler:
 
     def value(self, schema: Any = None, hint: str = "", depth: int = 0) -> Any:
         """A value of the schema; `hint` is what its place is called."""
-        found = self._resolve_schema(self._root if schema is None else schema, depth)
-        self._count(1, found)
-        if "const" in found:
-            return found["const"]
-        if "enum" in found:
-            return self._one_of(found["enum"], found)
-        hint = " ".join(str(each) for each in (hint, found.get("title", ""), found.get("description", "")) if each)
-        kind = _type_of(found)
+        target = self._resolve_schema(self._root if schema is None else schema, depth)
+        self._count(1, target)
+        if "const" in target:
+            return target["const"]
+        if "enum" in target:
+            return self._one_of(target["enum"], target)
+        hint = " ".join(str(each) for each in (hint, target.get("title", ""), target.get("description", "")) if each)
+        kind = _type_of(target)
         if kind == "object":
-            return self._object(found, depth)
+            return self._object(target, depth)
         if kind == "array":
-            return self._array(found, hint, depth)
+            return self._array(target, hint, depth)
         if kind in ("number", "integer"):
-            return self._number(found, hint, kind == "integer")
+            return self._number(target, hint, kind == "integer")
         if kind == "boolean":
-            return found["default"] if isinstance(found.get("default"), bool) else self._is_about(hint)
-        return None if kind == "null" else self._string(found, hint)
+            return target["default"] if isinstance(target.get("default"), bool) else self._is_about(hint)
+        return None if kind == "null" else self._string(target, hint)
 
     # --- combinations
 
     def _resolve_schema(self, schema: Any, depth: int) -> dict[str, Any]:
-        """One plain schema: references followed, `allOf` merged, one branch of each choice taken."""
-        found = dict(_as_schema(schema))
+        """One plain schema: references followed, `allOf` flat_schema, one branch of each choice taken."""
+        flat_schema = dict(_as_schema(schema))
         for _ in range(32):  # references may lead to references, and round in a circle
-            if "$ref" in found:
-                target = self._target(found.pop("$ref"))
-                found = _merge(found, target)
-            elif "allOf" in found:
-                for each in found.pop("allOf"):
-                    found = _merge(found, self._resolve_schema(each, depth))
-            elif (keyword := next((each for each in ("anyOf", "oneOf") if each in found), None)) is not None:
-                found = _merge(found, self._branch(found.pop(keyword), depth))
+            if "$ref" in flat_schema:
+                target = self._target(flat_schema.pop("$ref"))
+                flat_schema = _merge(flat_schema, target)
+            elif "allOf" in flat_schema:
+                for each in flat_schema.pop("allOf"):
+                    flat_schema = _merge(flat_schema, self._resolve_schema(each, depth))
+            elif (keyword := next((each for each in ("anyOf", "oneOf") if each in flat_schema), None)) is not None:
+                flat_schema = _merge(flat_schema, self._branch(flat_schema.pop(keyword), depth))
             else:
                 break
-        return found
+        return flat_schema
 
     def _target(self, reference: str) -> Schema:
         target: Any = self._root
@@ -138,16 +138,14 @@ class Filler:
     def _object(self, schema: Schema, depth: int) -> dict[str, Any]:
         properties: Schema = schema.get("properties") or {}
         required: list[str] = list(schema.get("required") or ())
-        wanted = (
-            required if depth >= _DEEPEST else [*properties, *(each for each in required if each not in properties)]
-        )
+        names = required if depth >= _DEEPEST else [*properties, *(each for each in required if each not in properties)]
         extra = schema.get("additionalProperties", True)
-        found = {name: self.value(properties.get(name, extra), _split_name(name), depth + 1) for name in wanted}
+        fields = {name: self.value(properties.get(name, extra), _split_name(name), depth + 1) for name in names}
         least = schema.get("minProperties", 0)
-        self._count(max(0, least - len(found)))
-        for number in range(len(found), least):
-            found[f"value_{number + 1}"] = self.value(extra, "", depth + 1)
-        return found
+        self._count(max(0, least - len(fields)))
+        for number in range(len(fields), least):
+            fields[f"value_{number + 1}"] = self.value(extra, "", depth + 1)
+        return fields
 
     def _array(self, schema: Schema, hint: str, depth: int) -> list[Any]:
         first: list[Any] = list(schema.get("prefixItems") or ())
@@ -184,8 +182,8 @@ class Filler:
         options: list[Any] = [schema["const"]] if "const" in schema else list(schema.get("enum") or (True, False))
         best = self._one_of(options, schema)
         ordered = [best, *(each for each in options if each is not best)]
-        wanted = max(least, 1) if count else 0
-        return ordered[:wanted] if unique else [ordered[index % len(ordered)] for index in range(wanted)]
+        size = max(least, 1) if count else 0
+        return ordered[:size] if unique else [ordered[index % len(ordered)] for index in range(size)]
 
     def _strings(self, hint: str, count: int, schema: Schema) -> list[str]:
         ranked = [text for _, text in rank(hint, self._sentences)] or [self._blank]
@@ -201,25 +199,25 @@ class Filler:
         if pattern is not None:
             return self._match_pattern(pattern, schema)
         if kind in _FORMATS:
-            found = re.search(_FORMAT_IN_TEXT[kind], self._text, re.ASCII) if kind in _FORMAT_IN_TEXT else None
-            return found[0] if found else _FORMATS[kind]
+            match = re.search(_FORMAT_IN_TEXT[kind], self._text, re.ASCII) if kind in _FORMAT_IN_TEXT else None
+            return match[0] if match else _FORMATS[kind]
         if isinstance(schema.get("default"), str) and not (terms(hint).keys() & terms(self._text).keys()):
             return schema["default"]
         ranked = rank(hint, self._sentences)
         return _fit_length(ranked[0][1] if ranked else self._blank, schema)
 
     def _match_pattern(self, pattern: str, schema: Schema) -> str:
-        given = (schema.get("default"), *(schema.get("examples") or ()))
+        samples = (schema.get("default"), *(schema.get("examples") or ()))
         candidates = (
-            [each for each in given if isinstance(each, str)] + re.findall(r"\S+", self._text) + self._sentences
+            [each for each in samples if isinstance(each, str)] + re.findall(r"\S+", self._text) + self._sentences
         )
         return next((each for each in candidates if re.search(pattern, each)), _fit_length(self._blank, schema))
 
     def _number(self, schema: Schema, hint: str, whole: bool) -> Any:
         """A number that stands near the hint, else the default, else the nearest to 1 that is allowed."""
         for _, text in rank(hint, self._sentences):
-            for found in _NUMBER.findall(text):
-                number = float(found)
+            for number_text in _NUMBER.findall(text):
+                number = float(number_text)
                 if (number.is_integer() or not whole) and _allows(schema, number):
                     return int(number) if number.is_integer() else number
         default = schema.get("default")
@@ -252,15 +250,15 @@ def _type_of(schema: Schema) -> str:
 
 def _merge(one: Schema, other: Schema) -> dict[str, Any]:
     """Both schemas at once, for the keywords that can be combined."""
-    merged = {**other, **one}
+    flat_schema = {**other, **one}
     if "properties" in one and "properties" in other:
-        merged["properties"] = {**other["properties"], **one["properties"]}
+        flat_schema["properties"] = {**other["properties"], **one["properties"]}
     if "required" in one and "required" in other:
-        merged["required"] = list(dict.fromkeys([*one["required"], *other["required"]]))
+        flat_schema["required"] = list(dict.fromkeys([*one["required"], *other["required"]]))
     for keyword, strictest in _STRICTEST.items():
         if keyword in one and keyword in other:
-            merged[keyword] = strictest(one[keyword], other[keyword])
-    return merged
+            flat_schema[keyword] = strictest(one[keyword], other[keyword])
+    return flat_schema
 
 
 _STRICTEST: Final[dict[str, Any]] = {
@@ -319,5 +317,7 @@ def _spread_numbers(start: int | float, schema: Schema, count: int) -> Iterator[
             schema.get("maximum", schema.get("exclusiveMaximum")),
         )
         step = (high - low) / (2 * count + 2) or 1 if low is not None and high is not None else 1
-    tried = (start + sign * index * step for index in range(count + 1) for sign in ((1, -1) if index else (1,)))
-    return (number for number, _ in zip((each for each in tried if _allows(schema, each)), range(count), strict=False))
+    candidates = (start + sign * index * step for index in range(count + 1) for sign in ((1, -1) if index else (1,)))
+    return (
+        number for number, _ in zip((each for each in candidates if _allows(schema, each)), range(count), strict=False)
+    )

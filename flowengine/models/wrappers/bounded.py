@@ -64,9 +64,11 @@ def tokens_of_reply(request: Request, reply: Reply) -> tuple[int, int]:
     if prompt is not None:
         return prompt, answer or 0
     model = reply.model or request.model
-    asked = [json.dumps(as_dict(message), ensure_ascii=False) for message in request.messages]
-    said = [reply.content, *(each.arguments for each in reply.tool_calls)]
-    return sum(count_tokens(each, model) for each in asked), sum(count_tokens(each, model) for each in said)
+    prompt_texts = [json.dumps(as_dict(message), ensure_ascii=False) for message in request.messages]
+    answer_texts = [reply.content, *(each.arguments for each in reply.tool_calls)]
+    return sum(count_tokens(each, model) for each in prompt_texts), sum(
+        count_tokens(each, model) for each in answer_texts
+    )
 
 
 def _add_cost(reply: Reply, worst: WorstCase) -> Reply:
@@ -160,9 +162,9 @@ class BoundedModel(PassThroughModel):
                 yield await self._settle(reservation, worst, piece) if isinstance(piece, Reply) else piece
 
         worst = self._bound_call(request)
-        async with self._reserve(worst) as reservation, AsyncExitStack() as opened:
+        async with self._reserve(worst) as reservation, AsyncExitStack() as stack:
             with _widening(reservation, worst):
-                stream = await opened.enter_async_context(self._model.stream(worst.request))
+                stream = await stack.enter_async_context(self._model.stream(worst.request))
             yield pieces()
 
     def _bound_call(self, request: Request) -> WorstCase:
@@ -214,13 +216,13 @@ class BoundedModel(PassThroughModel):
 
     def _reserve_aside(self, place: CallPlace, worst: WorstCase) -> Reservation:
         """Room for a call that may be put aside: what it holds since it was, else what is free now."""
-        held = place.batcher.find_reservation(place)
-        if held is not None:
-            return held.pay_from(self._ledger)
-        found = None
+        aside = place.batcher.find_reservation(place)
+        if aside is not None:
+            return aside.pay_from(self._ledger)
+        reservation = None
         if place.batcher.may_reserve(place):
-            found = self._ledger.reserve_now(tokens=worst.tokens, cost_usd=worst.cost_usd)
-        return found if found is not None else place.batcher.wait_for_room(place)
+            reservation = self._ledger.reserve_now(tokens=worst.tokens, cost_usd=worst.cost_usd)
+        return reservation if reservation is not None else place.batcher.wait_for_room(place)
 
     async def _settle(self, reservation: Reservation, worst: WorstCase, reply: Reply) -> Reply:
         """The reply, with its cost where the model gave none and the price is known."""

@@ -45,8 +45,8 @@ class ConfiguredModel(PassThroughModel):
         yield self._with_options(request), lambda reply: reply
 
     def _with_options(self, request: Request) -> Request:
-        given = {name: each for name, each in request.extra.items() if not self._is_anothers(name, each)}
-        extra = {**self.options, **given}
+        own_options = {name: each for name, each in request.extra.items() if not self._is_anothers(name, each)}
+        extra = {**self.options, **own_options}
         return request if extra == request.extra else replace(request, extra=extra)
 
     def _is_anothers(self, name: str, value: Any) -> bool:

@@ -49,14 +49,14 @@ def cost_of(
     if into is None or out is None:
         return None
     cached = min(usage.cached_tokens or 0, prompt)
-    written = min(usage.cache_write_tokens or 0, prompt - cached)
+    cache_writes = min(usage.cache_write_tokens or 0, prompt - cached)
     thought = min(usage.reasoning_tokens or 0, answer)
     hours = 12 if extra.get("prompt_cache_retention") == "24h" else 0
-    cost = (prompt - cached - written) * into + (answer - thought) * out
+    cost = (prompt - cached - cache_writes) * into + (answer - thought) * out
     cost += cached * _or(pick("cache_read_input_token_cost"), into)
-    for_an_hour = min(hour_writes, written)
+    for_an_hour = min(hour_writes, cache_writes)
     cost += for_an_hour * _or(pick("cache_creation_input_token_cost", hours=hours or 1), into)
-    cost += (written - for_an_hour) * _or(pick("cache_creation_input_token_cost", hours=hours), into)
+    cost += (cache_writes - for_an_hour) * _or(pick("cache_creation_input_token_cost", hours=hours), into)
     cost += thought * _or(pick("output_cost_per_reasoning_token"), out)
     return round(cost + _or(read_number(entry.get("input_cost_per_request")), 0.0), 12)
 
@@ -96,12 +96,12 @@ class PricedModel(PassThroughModel):
             raise
 
     def _add_cost(self, reply: Reply) -> Reply:
-        prompt, answer, read, written = reply.usage[:4]
+        prompt, answer, read, cache_writes = reply.usage[:4]
         if prompt is None:
             return reply
         place = CALL.get()
         share = BATCH_PRICE if place is not None and place.is_cheap else 1
-        cost = self._price.of(prompt, answer or 0, read=read or 0, written=written or 0)
+        cost = self._price.of(prompt, answer or 0, read=read or 0, written=cache_writes or 0)
         return reply._replace(cost_usd=cost * share)
 
 
@@ -112,9 +112,9 @@ def price_of(model: Model, *, prompt_tokens: int = 0, extra: Mapping[str, Any] |
     return listed_price(model.provider, model.name, prompt_tokens=prompt_tokens, extra=extra)
 
 
-def find_user_price(prices: Mapping[str, Price], written: str, provider: str, name: str) -> Price | None:
+def find_user_price(prices: Mapping[str, Price], reference: str, provider: str, name: str) -> Price | None:
     """The price said for a model: under the name as it is written, its provider and name, or its name alone."""
-    names = (written, f"{provider}/{name}", name)
+    names = (reference, f"{provider}/{name}", name)
     return next((prices[name] for name in names if name in prices), None)
 
 

@@ -136,8 +136,8 @@ class FallbackModel:
         async with AsyncExitStack() as stack:
 
             async def ask(model: Model, failed: Sequence[ModelError]) -> AsyncIterator[str | Reply]:
-                asked = replace(request, model=model.name)
-                return await open_stream(stack, model, asked, lambda reply: _finish_reply(reply, model, failed))
+                model_request = replace(request, model=model.name)
+                return await open_stream(stack, model, model_request, lambda reply: _finish_reply(reply, model, failed))
 
             yield await self._first(ask)
 
@@ -156,9 +156,11 @@ class FallbackModel:
     def _summary(self, errors: Sequence[ModelError]) -> ModelError:
         if len(errors) == 1:
             return errors[0]
-        told = "; ".join(_name_failure(each, str(error)) for each, error in zip(self._models, errors, strict=True))
+        message = "; ".join(_name_failure(each, str(error)) for each, error in zip(self._models, errors, strict=True))
         transient = any(isinstance(each, TransientModelError) for each in errors)
-        error = (TransientModelError if transient else PermanentModelError)(f"all {len(errors)} models failed: {told}")
+        error = (TransientModelError if transient else PermanentModelError)(
+            f"all {len(errors)} models failed: {message}"
+        )
         return _with_failed(error, errors)
 
 
@@ -195,8 +197,8 @@ def _add_failed(reply: Reply, failed: Iterable[ModelError]) -> Reply:
 
 
 def _add_known(counts: Iterable[int | None]) -> int | None:
-    known = [each for each in counts if each is not None]
-    return sum(known) if known else None
+    addends = [each for each in counts if each is not None]
+    return sum(addends) if addends else None
 
 
 class _Failures:
@@ -355,11 +357,11 @@ class RetryingModel(PassThroughModel):
 
 async def _tell_attempt(attempt: Callable[[], Awaitable[T]]) -> T:
     """Makes the attempt; a failed one becomes a step of its call."""
-    begun = perf_counter()
+    start = perf_counter()
     try:
         return await attempt()
     except TransientModelError as error:
-        add_step("attempt", begun, str(error))
+        add_step("attempt", start, str(error))
         raise
 
 
@@ -377,13 +379,13 @@ def _seconds_asked(state: RetryCallState) -> float:
 
 def _give_up(failed: Sequence[TransientModelError], state: RetryCallState) -> NoReturn:
     failure = _failure_of(state)
-    asked = _seconds_asked(state)
-    told = [f"the server asks to wait {asked:,.0f} s, which is too long"] if asked > LONGEST_WAIT else []
-    told += [f"gave up after {len(failed)} attempts"] if len(failed) > 1 else []
-    if not told:
+    pause = _seconds_asked(state)
+    notes = [f"the server asks to wait {pause:,.0f} s, which is too long"] if pause > LONGEST_WAIT else []
+    notes += [f"gave up after {len(failed)} attempts"] if len(failed) > 1 else []
+    if not notes:
         raise failure
     error = TransientModelError(
-        f"{failure} ({', '.join(told)})", failure.retry_after, is_rate_limit=failure.is_rate_limit
+        f"{failure} ({', '.join(notes)})", failure.retry_after, is_rate_limit=failure.is_rate_limit
     )
     error.status, error.is_timeout = failure.status, failure.is_timeout
     raise _with_failed(error, failed) from failure

@@ -121,9 +121,9 @@ async def test_a_chat_with_calls_goes_on_there_where_no_tool_may_be_called_any_m
 
 
 async def test_a_project_says_which_interface_a_model_has(server: ModelServer) -> None:
-    await model(server, "mine", "hosted_vllm", said={"api": "responses"}).complete(asking())
-    await model(server, "gpt-5-pro", said={"api": "chat"}).complete(asking(tools=()))
-    await model(server, "prod", "azure", said={"same_as": "openai/gpt-5.5"}).complete(asking())
+    await model(server, "mine", "hosted_vllm", overrides={"api": "responses"}).complete(asking())
+    await model(server, "gpt-5-pro", overrides={"api": "chat"}).complete(asking(tools=()))
+    await model(server, "prod", "azure", overrides={"same_as": "openai/gpt-5.5"}).complete(asking())
     assert [each.path for each in server.requests] == [
         "/v1/responses",
         "/v1/chat/completions",
@@ -456,7 +456,7 @@ async def test_a_shape_is_asked_for_in_its_form(server: ModelServer) -> None:
 def test_a_run_looks_the_same_whichever_interface_is_asked(server: ModelServer) -> None:
     """The request's key, its answer and its record do not tell."""
     requests = [replace(asking(tools=()), extra={"reasoning_effort": each}) for each in ("low", "none")]
-    asked = model(server, said={"api": "responses"}), model(server, said={"api": "chat"})
+    asked = model(server, overrides={"api": "responses"}), model(server, overrides={"api": "chat"})
     replies = [run_sync(lambda each=each: each.complete(requests[0])) for each in asked]
     first, second = (each._replace(usage=TokenUsage(), seconds=0.0, cost_usd=None) for each in replies)
     assert first == second
