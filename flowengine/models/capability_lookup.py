@@ -22,7 +22,7 @@ __all__ = ["capabilities_of", "find_kin"]
 
 
 def capabilities_of(provider: str, name: str, overrides: Mapping[str, Any] = EMPTY) -> Capabilities:
-    """Returns the capabilities of a vendor's model. `overrides`: a project's own statements, by the names of the fields;
+    """Returns the capabilities of a vendor's model. `overrides`: a project's own statements, by field;
     its `same_as` names the vendor's model behind a name that does not tell it.
 
     >>> capabilities_of("openai", "gpt-5").efforts, capabilities_of("openai", "gpt-5-pro").api
