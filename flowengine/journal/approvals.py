@@ -75,19 +75,19 @@ def told_last(events: Sequence[Event]) -> Sequence[Notified]:
         if isinstance(event, NodeRecorded) and type(event.record) is Notified:
             path = question_path(event.node, event.record)
             last[path, event.record.channel, event.record.to] = event.record
-    return [told for (path, _, _), told in last.items() if path in waiting]
+    return [record for (path, _, _), record in last.items() if path in waiting]
 
 
-def keep_answer(store: JournalStore, run_id: str, path: str, asked: float, answered: Answered) -> None:
+def keep_answer(store: JournalStore, run_id: str, path: str, asked_at: float, answer: Answered) -> None:
     """Keep an answer for the run's owner; `ApprovalError` where there is one already."""
 
-    def change(known: Any) -> Any:
-        kept: dict[str, Any] = {} if known is None else thaw(known)
-        found = kept.get(path)
-        if found is not None and found["asked"] == asked:
-            who = f" by {found['by']}" if found["by"] else ""
-            raise ApprovalError(f"node '{path}' of run {run_id} was answered already: '{found['choice']}'{who}")
-        return {**kept, path: {"asked": asked, **answered._asdict()}}
+    def change(stored: Any) -> Any:
+        answers: dict[str, Any] = {} if stored is None else thaw(stored)
+        earlier = answers.get(path)
+        if earlier is not None and earlier["asked"] == asked_at:
+            who = f" by {earlier['by']}" if earlier["by"] else ""
+            raise ApprovalError(f"node '{path}' of run {run_id} was answered already: '{earlier['choice']}'{who}")
+        return {**answers, path: {"asked": asked_at, **answer._asdict()}}
 
     store.revise(ANSWER, run_id, change)
 
@@ -96,8 +96,8 @@ def answers_left(store: JournalStore, run_id: str, events: Sequence[Event]) -> M
     """Path of a question → the answer that is kept for it and that the journal does not have yet."""
     if not times_asked(events):
         return {}
-    kept: Mapping[str, Any] = store.recall(ANSWER, run_id) or {}
-    return _find_unanswered(kept, events)
+    answers: Mapping[str, Any] = store.recall(ANSWER, run_id) or {}
+    return _find_unanswered(answers, events)
 
 
 def ring_owner(run_id: str) -> None:
@@ -117,7 +117,7 @@ class Mail:
 
     store: JournalStore
     run_id: str
-    given: set[tuple[str, float]] = field(default_factory=set[tuple[str, float]])
+    keys: set[tuple[str, float]] = field(default_factory=set[tuple[str, float]])
     """Path and moment of the question, of all that was ever collected."""
     post: Post | None = None
     """The way into the owner's loop; None without a listener."""
@@ -139,11 +139,11 @@ class Mail:
 
     def collect(self, read: Callable[[], Sequence[Event]], /) -> Mapping[str, Answered]:
         self._listen()  # First: what is kept after the look is told by a ring.
-        kept: Mapping[str, Any] = self.store.recall(ANSWER, self.run_id) or {}
-        fresh = {path: each for path, each in kept.items() if (path, each["asked"]) not in self.given}
+        answers: Mapping[str, Any] = self.store.recall(ANSWER, self.run_id) or {}
+        fresh = {path: each for path, each in answers.items() if (path, each["asked"]) not in self.keys}
         if not fresh:
             return {}
-        self.given.update((path, each["asked"]) for path, each in fresh.items())
+        self.keys.update((path, each["asked"]) for path, each in fresh.items())
         return _find_unanswered(fresh, read())
 
     async def wait(self) -> None:
@@ -165,17 +165,17 @@ class Mail:
         self._rung.set()
 
 
-def _find_unanswered(kept: Mapping[str, Any], events: Sequence[Event]) -> Mapping[str, Answered]:
-    asked: dict[str, float] = {}
+def _find_unanswered(answers: Mapping[str, Any], events: Sequence[Event]) -> Mapping[str, Answered]:
+    times: dict[str, float] = {}
     for event in events:
         if isinstance(event, NodeRecorded) and type(event.record) is ApprovalRequested:
-            asked[question_path(event.node, event.record)] = event.at
+            times[question_path(event.node, event.record)] = event.at
         elif isinstance(event, NodeRecorded) and type(event.record) is Answered:
-            asked.pop(question_path(event.node, event.record), None)
+            times.pop(question_path(event.node, event.record), None)
     return {
         path: Answered(**{name: value for name, value in each.items() if name in Answered._fields})
-        for path, each in kept.items()
-        if asked.get(path) == each["asked"]
+        for path, each in answers.items()
+        if times.get(path) == each["asked"]
     }
 
 
@@ -185,13 +185,13 @@ def open_questions(events: Sequence[Event]) -> Mapping[str, ApprovalRequested]:
     The path is that of the node, and for a call of a tool also says which one: `help:refund`, `help:refund:2`.
     """
     attempts = History(events).attempts
-    found: dict[str, ApprovalRequested] = {}
+    questions: dict[str, ApprovalRequested] = {}
     for node in attempts:
         records = attempts.of(node)
-        answered = {each.name for each in records if type(each) is Answered}
-        asked = [each for each in records if type(each) is ApprovalRequested and each.name not in answered]
-        found |= {question_path(node, each): each for each in asked}
-    return found
+        names = {each.name for each in records if type(each) is Answered}
+        records_open = [each for each in records if type(each) is ApprovalRequested and each.name not in names]
+        questions |= {question_path(node, each): each for each in records_open}
+    return questions
 
 
 class Given(NamedTuple):
@@ -230,8 +230,8 @@ async def answer(
     at = time() if now is None else now
     with only_looking():
         events = store.events(run_id)
-    path, given = _check_answer(run_id, events, node, Answered(choice, comment, by, form), at, asked)
-    keep_answer(store, run_id, path, times_asked(events)[path], given)  # Of several processes one can: it has answered.
+    path, reply = _check_answer(run_id, events, node, Answered(choice, comment, by, form), at, asked)
+    keep_answer(store, run_id, path, times_asked(events)[path], reply)  # Of several processes one can: it has answered.
     ring_owner(run_id)
     writer = None
     try:
@@ -243,7 +243,7 @@ async def answer(
         with suppress(JournalError):
             _drop_kept(store, run_id, [path])
         raise
-    _refuse_late(store, run_id, path, given)
+    _refuse_late(store, run_id, path, reply)
     return Given(path, writer)
 
 
@@ -252,42 +252,44 @@ async def _record_kept(store: JournalStore, run_id: str, at: float) -> Collectio
     journal = store.open(run_id)
     try:
         with only_looking():
-            left = answers_left(store, run_id, journal.read())
-            taken = [NodeRecorded(node_of_question(path, given), at, given) for path, given in left.items()]
-            await commit_events(journal, *taken)
-            if left:  # Before others can go on with the run, and its next question is answered.
-                _drop_kept(store, run_id, left)
+            rest = answers_left(store, run_id, journal.read())
+            answer_events = [NodeRecorded(node_of_question(path, reply), at, reply) for path, reply in rest.items()]
+            await commit_events(journal, *answer_events)
+            if rest:  # Before others can go on with the run, and its next question is answered.
+                _drop_kept(store, run_id, rest)
     finally:
         await journal.close()
-    return left
+    return rest
 
 
-def _refuse_late(store: JournalStore, run_id: str, path: str, given: Answered) -> None:
+def _refuse_late(store: JournalStore, run_id: str, path: str, reply: Answered) -> None:
     """Raise `ApprovalError` where another answer was journaled before this one was kept."""
     with only_looking():
         events = store.events(run_id)
-    if path in open_questions(events) or any(_is_answer(each, path, given) for each in events):
+    if path in open_questions(events) or any(_is_answer(each, path, reply) for each in events):
         return
     _drop_kept(store, run_id, [path])
     _find_question(run_id, events, path)  # It is open no more, which this says.
 
 
-def _is_answer(event: Event, path: str, given: Answered) -> bool:
+def _is_answer(event: Event, path: str, reply: Answered) -> bool:
     """Whether it is this answer, read back: `nan`, and objects of some classes, differ from their own copies."""
-    if not isinstance(event, NodeRecorded) or event.node != node_of_question(path, given):
+    if not isinstance(event, NodeRecorded) or event.node != node_of_question(path, reply):
         return False
     from flowengine.journal.codec import encode_value  # For answers that two processes gave at once.
 
-    kept = event.record
-    return kept == given or (type(kept) is Answered and encode_value(kept._asdict()) == encode_value(given._asdict()))
+    record = event.record
+    return record == reply or (
+        type(record) is Answered and encode_value(record._asdict()) == encode_value(reply._asdict())
+    )
 
 
 def _drop_kept(store: JournalStore, run_id: str, paths: Collection[str]) -> None:
     """Forget answers that the journal has, or that are not to count."""
 
-    def change(known: Any) -> Any:
-        kept: dict[str, Any] = {} if known is None else thaw(known)
-        return {key: each for key, each in kept.items() if key not in paths} or None
+    def change(stored: Any) -> Any:
+        answers: dict[str, Any] = {} if stored is None else thaw(stored)
+        return {key: each for key, each in answers.items() if key not in paths} or None
 
     store.revise(ANSWER, run_id, change)
 
@@ -303,63 +305,67 @@ def _find_question(run_id: str, events: Sequence[Event], node: str | None) -> tu
         raise ApprovalError(f"run {run_id} {several if waiting else 'waits for no answer'}")
     if node in waiting:
         return node, waiting[node]
-    given = [each for each in events if isinstance(each, NodeRecorded) and type(each.record) is Answered]
-    told = next((each.record for each in reversed(given) if question_path(each.node, each.record) == node), None)
-    if told is not None:
-        who = f" by {told.by}" if told.by else ""
-        raise ApprovalError(f"node '{node}' of run {run_id} was answered already: '{told.choice}'{who}")
+    answer_events = [each for each in events if isinstance(each, NodeRecorded) and type(each.record) is Answered]
+    last_answer = next(
+        (each.record for each in reversed(answer_events) if question_path(each.node, each.record) == node), None
+    )
+    if last_answer is not None:
+        who = f" by {last_answer.by}" if last_answer.by else ""
+        raise ApprovalError(f"node '{node}' of run {run_id} was answered already: '{last_answer.choice}'{who}")
     others = f"; it waits with: {', '.join(waiting)}" if waiting else ""
     raise ApprovalError(f"node '{node}' of run {run_id} waits for no answer{did_you_mean(node, waiting) or others}")
 
 
 def _check_answer(
-    run_id: str, events: Sequence[Event], node: str | None, given: Answered, at: float, meant: float | None = None
+    run_id: str, events: Sequence[Event], node: str | None, reply: Answered, at: float, asked_at: float | None = None
 ) -> tuple[str, Answered]:
     """The path of the question, and the answer with the choice as the question has it."""
-    path, asked = _find_question(run_id, events, node)
-    if meant is not None and times_asked(events)[path] != meant:
+    path, question = _find_question(run_id, events, node)
+    if asked_at is not None and times_asked(events)[path] != asked_at:
         raise ApprovalError(f"node '{path}' of run {run_id} has asked anew since")
-    if not may_answer(given.by, asked.approvers):
-        who = f"this is '{given.by}'" if given.by else "it is not known who answers here"
-        raise ApprovalError(f"node '{path}' is to be answered by {' or '.join(asked.approvers)}, and {who}")
-    if asked.expires is not None and asked.expires <= at:
+    if not may_answer(reply.by, question.approvers):
+        who = f"this is '{reply.by}'" if reply.by else "it is not known who answers here"
+        raise ApprovalError(f"node '{path}' is to be answered by {' or '.join(question.approvers)}, and {who}")
+    if question.expires is not None and question.expires <= at:
         raise ApprovalError(
-            f"node '{path}' waits no longer: its time was up {_format_age(at - asked.expires)} ago, and "
-            f"'{asked.on_expire}' is taken when the run is resumed"
+            f"node '{path}' waits no longer: its time was up {_format_age(at - question.expires)} ago, and "
+            f"'{question.on_expire}' is taken when the run is resumed"
         )
-    label = find_label(given.choice, asked.choices)
+    label = find_label(reply.choice, question.choices)
     if label is None:
-        allowed = ", ".join(asked.choices)
+        allowed = ", ".join(question.choices)
         raise ApprovalError(
-            f"node '{path}' has no choice '{given.choice}'; choose from: {allowed}"
-            f"{did_you_mean(given.choice, asked.choices)}"
+            f"node '{path}' has no choice '{reply.choice}'; choose from: {allowed}"
+            f"{did_you_mean(reply.choice, question.choices)}"
         )
-    if asked.tool:
-        given = given._replace(form=_check_arguments(path, asked, label, given.form))
-    elif asked.form is not None and asked.form_for and label not in asked.form_for:
-        given = given._replace(form=None)  # It goes with other choices.
-    elif asked.form is not None:
-        _check_form(path, asked.form, given.form)
-    elif given.form is not None:
+    if question.tool:
+        reply = reply._replace(form=_check_arguments(path, question, label, reply.form))
+    elif question.form is not None and question.form_for and label not in question.form_for:
+        reply = reply._replace(form=None)  # It goes with other choices.
+    elif question.form is not None:
+        _check_form(path, question.form, reply.form)
+    elif reply.form is not None:
         raise ApprovalError(f"node '{path}' asks for no form")
-    return path, given._replace(choice=label, name=asked.name)
+    return path, reply._replace(choice=label, name=question.name)
 
 
-def _check_arguments(path: str, asked: ApprovalRequested, choice: str, form: Any) -> Any:
+def _check_arguments(path: str, question: ApprovalRequested, choice: str, form: Any) -> Any:
     """The arguments that a person gives a call; None where they are the model's."""
     if form is None:
         return None
     if choice != ACCEPT:
         raise ApprovalError(f"the call of '{path}' is not made, so it takes no arguments: say why in the comment")
     if not isinstance(form, Mapping):
-        raise ApprovalError(f"'{path}' takes the arguments of '{asked.tool}' as an object, not {describe_value(form)}")
+        raise ApprovalError(
+            f"'{path}' takes the arguments of '{question.tool}' as an object, not {describe_value(form)}"
+        )
     from flowengine.agents.tools.tool import ArgumentCheck  # Slow to load, and few answers change a call.
 
     arguments = cast("Mapping[str, Any]", form)
-    check = ArgumentCheck(asked.form or {})
+    check = ArgumentCheck(question.form or {})
     if problems := check.problems(arguments):
-        raise ApprovalError(check.explain(asked.tool, problems))
-    return None if tool_key(asked.tool, arguments) == asked.key else arguments
+        raise ApprovalError(check.explain(question.tool, problems))
+    return None if tool_key(question.tool, arguments) == question.key else arguments
 
 
 def may_answer(by: str, approvers: Sequence[str]) -> bool:
@@ -385,8 +391,8 @@ def _check_form(node: str, schema: Mapping[str, Any], form: Any) -> None:
 
     problems = [f"  {each.path}: {each.message}" for each in find_misfits(schema, form)]
     if problems:
-        told = "\n".join(sorted(problems))
-        raise ApprovalError(f"the form for node '{node}' does not fit:\n{told}")
+        message = "\n".join(sorted(problems))
+        raise ApprovalError(f"the form for node '{node}' does not fit:\n{message}")
 
 
 def _format_age(seconds: float) -> str:

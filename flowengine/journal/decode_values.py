@@ -105,9 +105,9 @@ def _reader_of_model(kind: type[BaseModel]) -> Callable[[Any], Any]:
 
 def _reader_of_tuple(kind: type[Any]) -> Callable[[Any], Any]:
     def read(parts: Any) -> Any:
-        made = kind(*parts)
-        check_fields(kind, made)
-        return made
+        instance = kind(*parts)
+        check_fields(kind, instance)
+        return instance
 
     return read
 
@@ -134,12 +134,12 @@ def _instance_reader(tag: str, read: Callable[..., Any]) -> Callable[[Any], Any]
 def _read_enum(name: str, member: str | int) -> Enum:
     kind, name = find_class(name, Enum), unprefixed_name(name)
     if isinstance(member, str):
-        found = kind.__members__.get(member)
+        member_value = kind.__members__.get(member)
     else:
-        found = kind(member) if issubclass(kind, Flag) else None
-    if found is None:
+        member_value = kind(member) if issubclass(kind, Flag) else None
+    if member_value is None:
         raise JournalError(f"member {member!r} of '{name}' was recorded, and '{name}' has no such member now")
-    return found
+    return member_value
 
 
 def _read_model(name: str, state: Any, extra: Any = None, private: Any = None, was_set: Any = None) -> BaseModel:
@@ -153,18 +153,18 @@ def _read_model(name: str, state: Any, extra: Any = None, private: Any = None, w
 def _fill_model(
     kind: type[BaseModel], state: dict[str, Any], extra: Any = None, private: Any = None, was_set: Any = None
 ) -> BaseModel:
-    """As unpickling does it: the four attributes that make up a pydantic instance."""
-    made = object.__new__(kind)
+    """Makes a pydantic instance from its four attributes, as unpickling does."""
+    instance = object.__new__(kind)
     put = object.__setattr__
     is_root = kind.__pydantic_root_model__  # which has neither of the two, but on the class
     keeps_private = bool(kind.__private_attributes__)
-    put(made, "__dict__", state)
-    put(made, "__pydantic_fields_set__", set(kind.model_fields) if was_set is None else set(was_set))
+    put(instance, "__dict__", state)
+    put(instance, "__pydantic_fields_set__", set(kind.model_fields) if was_set is None else set(was_set))
     if not is_root:
-        put(made, "__pydantic_extra__", dict(extra or {}) if kind.model_config.get("extra") == "allow" else None)
+        put(instance, "__pydantic_extra__", dict(extra or {}) if kind.model_config.get("extra") == "allow" else None)
     if keeps_private or not is_root:
-        put(made, "__pydantic_private__", dict(private or {}) if keeps_private else None)
-    return made
+        put(instance, "__pydantic_private__", dict(private or {}) if keeps_private else None)
+    return instance
 
 
 def _read_named(name: str, values: Any) -> Any:
@@ -180,13 +180,13 @@ def _read_dataclass(name: str, state: Any) -> Any:
     if not is_dataclass(kind) or kind.__new__ is not object.__new__:
         raise JournalError(f"a dataclass '{name}' was recorded, and '{name}' is none now")
     _check_fields(name, kind, {each.name for each in fields(kind)}, state)
-    made = object.__new__(kind)
+    instance = object.__new__(kind)
     for field, value in state.items():
         if isinstance(getattr_static(kind, field, None), MemberDescriptorType):  # A slot.
-            object.__setattr__(made, field, value)
+            object.__setattr__(instance, field, value)
         else:  # Past whatever the class does when an attribute is set.
-            vars(made)[field] = value
-    return made
+            vars(instance)[field] = value
+    return instance
 
 
 def _check_fields(name: str, kind: type[Any], expected: set[str], state: Any) -> None:

@@ -185,9 +185,9 @@ def _pack_tuple_of_ours(value: Any, depth: int) -> Any:
 
 
 def _pack_result(value: BaseModel, depth: int) -> Any:
-    held = [vars(value)[name] for name in type(value).model_fields]
-    _refuse_misfit(value, held)
-    return {f"${type(value).__name__}": [pack(each, depth + 2) for each in held]}
+    field_values = [vars(value)[name] for name in type(value).model_fields]
+    _refuse_misfit(value, field_values)
+    return {f"${type(value).__name__}": [pack(each, depth + 2) for each in field_values]}
 
 
 def _refuse_misfit(value: object, fields: Sequence[Any]) -> None:
@@ -246,10 +246,10 @@ def _pack_instance(value: Any, kind: type[Any], depth: int) -> Any:
 def _name_of_class(kind: type[Any]) -> str:
     name = class_name(kind)
     if name is None:
-        given = getattr(kind, "__pydantic_generic_metadata__", {}).get("args")
+        type_arguments = getattr(kind, "__pydantic_generic_metadata__", {}).get("args")
         advice = (
             f"give it a name of its own: class Name({kind.__qualname__}): ..."
-            if given
+            if type_arguments
             else "define it at the top level of a module"
         )
         raise UnpackableError(
@@ -287,19 +287,19 @@ def _field_names(value: Any) -> list[str]:
 
 def _attributes(value: object, names: Any) -> dict[str, Any]:
     """All that an instance holds, except what its cached properties can work out again."""
-    held: dict[str, Any] = getattr(value, "__dict__", {})
+    attributes: dict[str, Any] = getattr(value, "__dict__", {})
     kind = type(value)
-    kept = {
+    values = {
         name: each
-        for name, each in held.items()
+        for name, each in attributes.items()
         if name in names or not isinstance(getattr(kind, name, None), cached_property)
     }
     for name in names:
-        if name not in kept:
+        if name not in values:
             if not hasattr(value, name):
                 raise UnpackableError(f"is a {kind.__qualname__} whose field '{name}' was never set")
-            kept[name] = getattr(value, name)
-    return kept
+            values[name] = getattr(value, name)
+    return values
 
 
 def _parts(value: Any) -> Iterator[tuple[str, Any]]:
@@ -313,8 +313,8 @@ def _parts(value: Any) -> Iterator[tuple[str, Any]]:
     elif isinstance(value, (list, tuple, set, frozenset)):
         yield from ((f"[{index}]", each) for index, each in enumerate(cast("list[Any]", value)))
     elif isinstance(value, BaseModel):
-        held = vars(value) | (value.__pydantic_extra__ or {}) | (value.__pydantic_private__ or {})
-        yield from ((f".{name}", each) for name, each in held.items())
+        attributes = vars(value) | (value.__pydantic_extra__ or {}) | (value.__pydantic_private__ or {})
+        yield from ((f".{name}", each) for name, each in attributes.items())
     elif is_dataclass(value) and not isinstance(value, type):
         yield from ((f".{name}", getattr(value, name, None)) for name in _field_names(value))
 

@@ -38,7 +38,7 @@ _AT_END: Final = 2.0
 
 
 class LiveBoard:
-    """Of one run, for as long as this process drives it. Made once something is heard."""
+    """Shows a run's running texts in its store while this process drives it. Made at the first text."""
 
     def __init__(self, store: JournalStore, run_id: str, scope: RunScope, flush: Callable[[], None]) -> None:
         """`flush`: shows to readers of the store what the run's journal was told: texts follow their node's start."""
@@ -50,8 +50,8 @@ class LiveBoard:
         self._heard_at = 0.0
         self._run_id = run_id
         self._texts = LiveTexts()
-        self._heard: list[TokenStreamed] = []
-        """What the texts do not have yet: most calls of models end before anything is shown."""
+        self._inbox: list[TokenStreamed] = []
+        """Pieces the texts do not have yet: most calls of models end before anything is shown."""
         self._news = anyio.Event()
         self._is_shown = False
         self._is_over = False
@@ -62,15 +62,15 @@ class LiveBoard:
 
     def hear(self, piece: TokenStreamed) -> None:
         self._heard_at = monotonic()
-        if not self._heard:
+        if not self._inbox:
             self._news.set()
-        elif len(self._heard) > _MOST_HEARD:
+        elif len(self._inbox) > _MOST_HEARD:
             self._take_in()
-        self._heard.append(piece)
+        self._inbox.append(piece)
 
     def _take_in(self) -> None:
-        heard, self._heard = self._heard, []
-        for piece in heard:
+        pieces, self._inbox = self._inbox, []
+        for piece in pieces:
             self._texts.hear(piece)
 
     async def _show(self) -> None:

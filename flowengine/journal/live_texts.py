@@ -64,11 +64,11 @@ class LiveText(NamedTuple):
 
     def pieces(self) -> list[TokenStreamed]:
         """The same as somebody hears it who comes only now."""
-        found = [TokenStreamed(self.node, self.asked, "", True, self.model)] if self.model else []
+        pieces = [TokenStreamed(self.node, self.asked, "", True, self.model)] if self.model else []
         if self.text:
             cut = "…" if self.length > len(self.text) else ""
-            found.append(TokenStreamed(self.node, self.at, cut + self.text, True))
-        return found
+            pieces.append(TokenStreamed(self.node, self.at, cut + self.text, True))
+        return pieces
 
 
 class LiveTexts:
@@ -119,27 +119,27 @@ class LiveReader:
     """Reads what is kept of a run time and again; gives what is new."""
 
     def __init__(self) -> None:
-        self._known: dict[str, LiveText] = {}
+        self._before: dict[str, LiveText] = {}
 
-    def read(self, kept: Any) -> list[TokenStreamed]:
-        found: list[TokenStreamed] = []
+    def read(self, stored: Any) -> list[TokenStreamed]:
+        pieces: list[TokenStreamed] = []
         now = time()
-        for each in _read_rows(kept, now):
-            before = self._known.get(each.node)
-            self._known[each.node] = each
+        for each in _read_rows(stored, now):
+            before = self._before.get(each.node)
+            self._before[each.node] = each
             fresh = 0 if before is None else each.length - before.length
             if before is None or before[1:4] != each[1:4] or fresh > len(each.text):
-                found += [piece._replace(at=min(piece.at, now)) for piece in each.pieces()]
+                pieces += [piece._replace(at=min(piece.at, now)) for piece in each.pieces()]
             elif fresh > 0:
-                found.append(TokenStreamed(each.node, min(each.at, now), each.text[-fresh:]))
-        return found
+                pieces.append(TokenStreamed(each.node, min(each.at, now), each.text[-fresh:]))
+        return pieces
 
 
-def _read_rows(kept: Any, now: float) -> Sequence[LiveText]:
+def _read_rows(stored: Any, now: float) -> Sequence[LiveText]:
     """Whatever is kept under the name: what makes no sense is left out."""
-    if not isinstance(kept, Mapping):
+    if not isinstance(stored, Mapping):
         return ()
-    plain = cast("Mapping[str, Any]", kept)
+    plain = cast("Mapping[str, Any]", stored)
     at, rows = plain.get("at"), plain.get("nodes")
     if not isinstance(at, (int, float)) or now - at > _TOO_OLD or not isinstance(rows, (list, tuple)):
         return ()
@@ -180,7 +180,7 @@ class LiveFollower:
         self._marks_next = 0.0
 
     def look(self, store: JournalStore, run_id: str) -> list[TokenStreamed]:
-        """What is new since the last look. To be called for as long as the run goes on."""
+        """Returns the pieces new since the last look. To be called for as long as the run goes on."""
         now = monotonic()
         if now >= self._marks_next:
             self._marks_next = now + _MARKS_AGAIN
@@ -196,11 +196,11 @@ class FollowerWatch:
         self._store = store
         self._run_id = run_id
         self._mark: Any = None
-        self._seen = 0.0
+        self._last_change = 0.0
         """When the mark came."""
 
     def look(self) -> bool:
         mark = self._store.recall(_FOLLOWED, self._run_id)
         if mark != self._mark:
-            self._mark, self._seen = mark, monotonic()
-        return mark is not None and monotonic() - self._seen < _IS_OLD
+            self._mark, self._last_change = mark, monotonic()
+        return mark is not None and monotonic() - self._last_change < _IS_OLD

@@ -75,7 +75,7 @@ class MemoryStore:
         self._runs: dict[str, list[Event]] = {}
         self._writers: set[str] = set()
         self._beside: dict[tuple[str, str], Any] = {}
-        """What is kept beside the runs."""
+        """The values stored beside the runs."""
         self._revising = RLock()
         self._blobs: dict[str, bytes] = {}
         self._owners: dict[str, set[str]] = {}

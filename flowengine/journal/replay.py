@@ -19,7 +19,7 @@ from flowengine.models.model import Reply, Request, TokenUsage, plain_request
 __all__ = ["ASSUMED_DONE", "Replay", "reply_of"]
 
 ASSUMED_DONE: Final = "assumed done"
-"""What a model is told of a call that a person took as done without its result being known."""
+"""The result a model gets for a call that a person took as done without knowing its result."""
 
 _Question = tuple[str, int]
 
@@ -30,15 +30,15 @@ class Replay:
     def __init__(self, records: Iterable[Any]) -> None:
         self._calls: dict[_Question, ModelCall] = {}
         self._tools: dict[_Question, ToolResult] = {}
-        self._told: list[Any] = []
-        self._asked: set[str] = set()
+        self._records: list[Any] = []
+        self._keys: set[str] = set()
         """Keys of all requests, those without an answer included."""
         for record in records:
             self._add(record)
 
     def _add(self, record: Any) -> None:
         if type(record) is ModelCall:
-            self._asked.add(record.key)
+            self._keys.add(record.key)
             if record.error is None:
                 self._calls.setdefault((record.key, record.occurrence), record)  # Two owners may both have asked.
         elif type(record) is ToolCall:
@@ -51,7 +51,7 @@ class Replay:
             for each in record.calls:
                 self._add(each)
         elif type(record) is not Retry:
-            self._told.append(record)
+            self._records.append(record)
 
     def take_reply(self, key: str, occurrence: int) -> Reply | None:
         call = self._calls.pop((key, occurrence), None)
@@ -62,9 +62,9 @@ class Replay:
 
     def take_told(self, record: Any) -> bool:
         """Tells whether this is on record already."""
-        for index, each in enumerate(self._told):
+        for index, each in enumerate(self._records):
             if type(each) is type(record) and each == record:
-                del self._told[index]
+                del self._records[index]
                 return True
         return False
 
@@ -73,7 +73,7 @@ class Replay:
 
         None where nothing is left to compare it with, or where it is on record and was not answered.
         """
-        if not self._calls or key in self._asked:
+        if not self._calls or key in self._keys:
             return None
         messages = [as_dict(message) for message in request.messages]
         nearest = max(self._calls.values(), key=lambda call: (call.purpose == purpose, *_likeness(messages, call)))
@@ -86,7 +86,7 @@ def reply_of(call: ModelCall) -> Reply:
     """The answer that a recorded call gave, as it was."""
     return Reply(
         content=call.content,
-        tool_calls=tuple(ToolRequest(**asked) for asked in call.tool_calls),
+        tool_calls=tuple(ToolRequest(**fields) for fields in call.tool_calls),
         usage=TokenUsage(
             call.prompt_tokens,
             call.completion_tokens,

@@ -32,27 +32,27 @@ def unfold_reused(events: Sequence[Event], read: Callable[[str], Sequence[Event]
 def _unfold(
     events: Sequence[Event], read: Callable[[str], Sequence[Event]], lacking: dict[str, None], depth: int
 ) -> Iterator[Event]:
-    known = {event.node for event in events if isinstance(event, NodeFinished)}
+    finished = {event.node for event in events if isinstance(event, NodeFinished)}
     for event in events:
         if not isinstance(event, NodeRecorded) or type(event.record) is not Reused:
             yield event
             continue
         node, (run_id, origin, calls) = event.node, event.record
         try:
-            found = read(run_id) if depth < _DEEPEST else ()
+            past = read(run_id) if depth < _DEEPEST else ()
         except JournalError as error:
             lacking[f"what led to '{node}' was in run {run_id}: {error}"] = None
             yield from (NodeRecorded(node, event.at, each) for each in calls)
             continue
-        is_told_inside = any(each.startswith((f"{node}.", f"{node}[")) for each in known)
-        for each in _unfold(_of_node(found, origin, is_alone=is_told_inside), read, lacking, depth + 1):
+        is_told_inside = any(each.startswith((f"{node}.", f"{node}[")) for each in finished)
+        for each in _unfold(_of_node(past, origin, is_alone=is_told_inside), read, lacking, depth + 1):
             path = str(getattr(each, "node", ""))
             yield cast(Any, each)._replace(node=f"{node}{path[len(origin) :]}")
 
 
 def _of_node(events: Sequence[Event], node: str, *, is_alone: bool) -> list[Event]:
-    """What was recorded of a node in its last way through, and of all inside it; `is_alone`: of itself only."""
-    found: list[Event] = []
+    """Returns the events of a node's last pass and of all nodes inside it; `is_alone`: the node's own only."""
+    node_events: list[Event] = []
     for event in events:
         path = getattr(event, "node", None) or ""
         if path == node and isinstance(event, NodeStarted):
@@ -63,5 +63,5 @@ def _of_node(events: Sequence[Event], node: str, *, is_alone: bool) -> list[Even
             and not is_alone
             and isinstance(event, NodeStarted | NodeRecorded | NodeFinished | NodeFailed | NodeSkipped)
         ):
-            found.append(event)
-    return found
+            node_events.append(event)
+    return node_events

@@ -59,7 +59,7 @@ def terms_of(text: str) -> list[str]:
     >>> terms_of("Refund_2 for 山田"), terms_of("cafe\\u0301")
     (['refund', '2', 'for', '山', '田'], ['café'])
     """
-    return [found[:_MAX_TERM] for found in re.findall(_WORD, normalize("NFC", text.lower()))]
+    return [term[:_MAX_TERM] for term in re.findall(_WORD, normalize("NFC", text.lower()))]
 
 
 class Phrase(NamedTuple):
@@ -80,9 +80,9 @@ class Search(NamedTuple):
         for phrase in self.phrases:
             pattern = r"[\W_]*".join(map(re.escape, phrase.terms))
             for name, text in zip(("input", "output", "error"), texts, strict=True):
-                found = re.search(rf"(?<![^\W_]){pattern}|{pattern}", text, re.IGNORECASE) if pattern else None
-                if found is not None:
-                    begin, end = max(0, found.start() - _AROUND), found.end() + _AROUND
+                match = re.search(rf"(?<![^\W_]){pattern}|{pattern}", text, re.IGNORECASE) if pattern else None
+                if match is not None:
+                    begin, end = max(0, match.start() - _AROUND), match.end() + _AROUND
                     return f"{name}: {'…' * (begin > 0)}{text[begin:end].strip()}{'…' * (end < len(text))}"
         return ""
 
@@ -90,7 +90,7 @@ class Search(NamedTuple):
         """Tells whether a run has all of it. `about`: its id, flow, file and labels."""
         sought = about.lower()
         words = [terms_of(text) for text in texts]
-        return all(each.text in sought or any(_holds(found, each.terms) for found in words) for each in self.phrases)
+        return all(each.text in sought or any(_holds(word, each.terms) for word in words) for each in self.phrases)
 
 
 def _holds(words: Sequence[str], terms: Sequence[str]) -> bool:
@@ -109,9 +109,9 @@ def parse_search(text: str) -> Search:
     [('refund',), ('not', 'found')]
     """
     clean = text[:400].encode("utf-8", "replace").decode().replace("\0", " ")  # As a command line may have it.
-    found = re.findall(r'"([^"]*)"?|(\S+)', clean.lower())
-    said = [each for pair in found if (each := (pair[0] or pair[1]).strip())]
-    return Search(tuple(Phrase(each, tuple(terms_of(each))) for each in said[:_MAX_WANTED]))
+    pairs = re.findall(r'"([^"]*)"?|(\S+)', clean.lower())
+    phrases = [each for pair in pairs if (each := (pair[0] or pair[1]).strip())]
+    return Search(tuple(Phrase(each, tuple(terms_of(each))) for each in phrases[:_MAX_WANTED]))
 
 
 # --- The texts of values
@@ -189,7 +189,7 @@ class RunDigest(NamedTuple):
     """A run's summary for lists."""
 
     events: int
-    """Of how many events it was made."""
+    """The number of events it was made from."""
     calls: int = 0
     tokens: int | None = None
     cost_usd: float | None = None
@@ -283,7 +283,7 @@ class DigestBuilder:
         error = None if finished is None else finished.error
         cost = usage.cost_usd
         first = next(iter(inputs.values()), None)
-        said = [*([] if error is None else [error.message]), *reversed(self._errors)]
+        messages = [*([] if error is None else [error.message]), *reversed(self._errors)]
         models: list[str] = list(self._models)
         return RunDigest(
             events,
@@ -302,7 +302,7 @@ class DigestBuilder:
             RunTexts(
                 _text_of(inputs),
                 "" if finished is None else _text_of(finished.outputs),
-                _clean(" ".join(dict.fromkeys(said)), MAX_TEXT),
+                _clean(" ".join(dict.fromkeys(messages)), MAX_TEXT),
             ),
         )
 
@@ -321,15 +321,15 @@ def session_name(text: str) -> str:
 
 
 def _name_in(settings: Mapping[str, Any], name: str) -> str:
-    found = settings.get(name)
-    return _clean(found, _MAX_LINE) if isinstance(found, str) else ""
+    name_value = settings.get(name)
+    return _clean(name_value, _MAX_LINE) if isinstance(name_value, str) else ""
 
 
-def _names_in(found: Any) -> list[str]:
-    if isinstance(found, str):
-        return [_clean(found, _MAX_LINE)]
-    listed = cast("Sequence[Any]", found) if isinstance(found, list | tuple) else ()
-    return [_clean(each, _MAX_LINE) for each in listed[:20] if isinstance(each, str)]
+def _names_in(names: Any) -> list[str]:
+    if isinstance(names, str):
+        return [_clean(names, _MAX_LINE)]
+    entries = cast("Sequence[Any]", names) if isinstance(names, list | tuple) else ()
+    return [_clean(each, _MAX_LINE) for each in entries[:20] if isinstance(each, str)]
 
 
 # --- What people say of a run
@@ -371,5 +371,5 @@ class RunNotes(NamedTuple):
 
     def mean(self, name: str) -> float | None:
         """The mean of a score over those who gave it."""
-        found = [each.value for each in self.scores if each.name == name]
-        return sum(found) / len(found) if found else None
+        values = [each.value for each in self.scores if each.name == name]
+        return sum(values) / len(values) if values else None

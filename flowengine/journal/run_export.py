@@ -145,11 +145,11 @@ class UnpackedRun(NamedTuple):
 
 def read_files(store: JournalStore, events: Iterable[Event]) -> dict[str, bytes]:
     """The contents of the files that the events name, as far as the store holds them."""
-    named = {file.blob for event in events for file in find_files(event)}
-    if not named:
+    hashes = {file.blob for event in events for file in find_files(event)}
+    if not hashes:
         return {}
     blobs = blobs_of(store)
-    return {blob: blobs.read_blob(blob) for blob in sorted(named) if blobs.blob_size(blob) is not None}
+    return {blob: blobs.read_blob(blob) for blob in sorted(hashes) if blobs.blob_size(blob) is not None}
 
 
 def pack_run(
@@ -173,10 +173,10 @@ def pack_run(
 
 def unpack_run(lines: Iterable[str], name: str) -> list[Event]:
     """The events of the only run of a file; `name` is the file's, for messages."""
-    found = list(unpack_runs(lines, name))
-    if len(found) > 1:
-        raise StoreCorruptError(f"{name} holds {len(found)} runs, and one is expected")
-    return found[0].events
+    runs = list(unpack_runs(lines, name))
+    if len(runs) > 1:
+        raise StoreCorruptError(f"{name} holds {len(runs)} runs, and one is expected")
+    return runs[0].events
 
 
 def unpack_runs(lines: Iterable[str], name: str) -> Iterator[UnpackedRun]:
@@ -232,8 +232,8 @@ def _read_content(line: str) -> tuple[str, bytes]:
     if len(line) > MAX_BLOB * 4 // 3 + 200:
         raise StoreCorruptError(f"a file is larger than {MAX_BLOB:,} bytes")
     try:
-        found = json.loads(line)
-        blob, content = found["file"], b64decode(found["content"], validate=True)
+        entry = json.loads(line)
+        blob, content = entry["file"], b64decode(entry["content"], validate=True)
     except (ValueError, TypeError, KeyError, RecursionError):
         raise StoreCorruptError(f"not a file: {line[:80]!r}") from None
     if hash_of(content) != blob:

@@ -66,24 +66,24 @@ class SqlWords:
     """A phrase, whose terms have letters and digits only, as the search for words takes it."""
 
 
-def where_of(asked: RunsAsked, words: SqlWords, about: str) -> tuple[str, list[Any]]:
+def where_of(selection: RunsAsked, words: SqlWords, about: str) -> tuple[str, list[Any]]:
     """The condition in SQL, `?` for each value, and its values; `about`: that for a phrase in what a run is about."""
     plain = {
-        "flow = ?": asked.flow or None,
-        "status = ?": asked.status or None,
-        "started >= ?": asked.started_from,
-        "started < ?": asked.started_before,
-        "finished >= ?": asked.ended_from,
+        "flow = ?": selection.flow or None,
+        "status = ?": selection.status or None,
+        "started >= ?": selection.started_from,
+        "started < ?": selection.started_before,
+        "finished >= ?": selection.ended_from,
     }
     tests: list[tuple[Any, ...]] = [(test, value) for test, value in plain.items() if value is not None]
-    tests += [(words.label, words.label_name(name), value) for name, value in asked.labels.items()]
-    if asked.session:
-        tests.append((words.session, *[asked.session] * words.session.count("?")))
-    if asked.only is not None:
-        tests.append((words.only, words.ids(asked.only)))
-    if asked.without:
-        tests.append((words.without, words.ids(asked.without)))
-    for phrase in asked.search.phrases:
+    tests += [(words.label, words.label_name(name), value) for name, value in selection.labels.items()]
+    if selection.session:
+        tests.append((words.session, *[selection.session] * words.session.count("?")))
+    if selection.only is not None:
+        tests.append((words.only, words.ids(selection.only)))
+    if selection.without:
+        tests.append((words.without, words.ids(selection.without)))
+    for phrase in selection.search.phrases:
         if phrase.terms:
             tests.append((f"({about} OR {words.has_words})", phrase.text, words.match(phrase)))
         else:
@@ -108,7 +108,7 @@ class RunLine(NamedTuple):
     """None: it was not read, for others took all the time, or for it is damaged."""
     notes: RunNotes = RunNotes()
     excerpt: str = ""
-    """Where a word of the search was found."""
+    """The text around the first match of the search."""
 
 
 class ListedRuns(NamedTuple):
@@ -126,7 +126,7 @@ class ListedRuns(NamedTuple):
 class RunIndex(Protocol):
     """The part of a store that lists ask."""
 
-    def find(self, asked: RunsAsked, limit: int | None = None, skip: int = 0) -> FoundRuns:
+    def find(self, selection: RunsAsked, limit: int | None = None, skip: int = 0) -> FoundRuns:
         """The runs that are asked for, from the newest but `skip` on."""
         ...
 
@@ -157,8 +157,8 @@ class RunIndex(Protocol):
 
 def run_index_of(store: JournalStore) -> RunIndex:
     """The store's own index, or one that reads all of it."""
-    found: Any = getattr(store, "run_index", None)
-    return cast("RunIndex", found()) if callable(found) else ScannedRuns(store)
+    make_index: Any = getattr(store, "run_index", None)
+    return cast("RunIndex", make_index()) if callable(make_index) else ScannedRuns(store)
 
 
 def digest_of(events: Sequence[Event]) -> RunDigest:
@@ -176,27 +176,31 @@ class ScannedRuns:
     def __init__(self, store: JournalStore) -> None:
         self._store = store
 
-    def find(self, asked: RunsAsked, limit: int | None = None, skip: int = 0) -> FoundRuns:
+    def find(self, selection: RunsAsked, limit: int | None = None, skip: int = 0) -> FoundRuns:
         query = RunQuery(
-            asked.flow,
-            asked.status,
-            asked.labels,
-            asked.started_from,
-            asked.started_before,
-            ended_from=asked.ended_from,
+            selection.flow,
+            selection.status,
+            selection.labels,
+            selection.started_from,
+            selection.started_before,
+            ended_from=selection.ended_from,
         )
-        found = [
+        infos = [
             info
             for info in query.select(self._store.list())
-            if (asked.only is None or info.run_id in asked.only) and info.run_id not in asked.without
+            if (selection.only is None or info.run_id in selection.only) and info.run_id not in selection.without
         ]
-        if asked.session:
-            made = self._make_digests([info.run_id for info in found])
-            found = [info for info in found if info.run_id in made and made[info.run_id].session == asked.session]
-        if asked.search.phrases:
-            texts = {run_id: each.texts for run_id, each in self._make_digests([info.run_id for info in found]).items()}
-            found = [info for info in found if asked.search.has_in(_about(info), texts.get(info.run_id, RunTexts()))]
-        return FoundRuns(found[skip:] if limit is None else found[skip : skip + limit], len(found))
+        if selection.session:
+            digests = self._make_digests([info.run_id for info in infos])
+            infos = [
+                info for info in infos if info.run_id in digests and digests[info.run_id].session == selection.session
+            ]
+        if selection.search.phrases:
+            texts = {run_id: each.texts for run_id, each in self._make_digests([info.run_id for info in infos]).items()}
+            infos = [
+                info for info in infos if selection.search.has_in(_about(info), texts.get(info.run_id, RunTexts()))
+            ]
+        return FoundRuns(infos[skip:] if limit is None else infos[skip : skip + limit], len(infos))
 
     def flows(self) -> Sequence[str]:
         return sorted({info.flow for info in self._store.list()})
@@ -214,22 +218,22 @@ class ScannedRuns:
         return (), 0
 
     def runs_from(self, run_id: str) -> Sequence[str]:
-        made = self._make_digests([info.run_id for info in self._store.list()])
-        return [each for each, digest in made.items() if run_id in digest.origins]
+        digests = self._make_digests([info.run_id for info in self._store.list()])
+        return [each for each, digest in digests.items() if run_id in digest.origins]
 
     def read_kept(self, kind: str) -> Mapping[str, Any]:
-        found = {info.run_id: self._store.recall(kind, info.run_id) for info in self._store.list()}
-        return {key: value for key, value in found.items() if value is not None}
+        values = {info.run_id: self._store.recall(kind, info.run_id) for info in self._store.list()}
+        return {key: value for key, value in values.items() if value is not None}
 
     def _make_digests(self, run_ids: Collection[str]) -> dict[str, RunDigest]:
-        made: dict[str, RunDigest] = {}
+        digests: dict[str, RunDigest] = {}
         with only_looking():
             for run_id in list(run_ids)[:_MAX_SCANNED]:
                 try:
-                    made[run_id] = digest_of(self._store.events(run_id))
+                    digests[run_id] = digest_of(self._store.events(run_id))
                 except JournalError:  # A damaged run is told of on its own page.
                     continue
-        return made
+        return digests
 
 
 def _about(info: RunInfo) -> str:

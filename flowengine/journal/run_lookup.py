@@ -63,14 +63,14 @@ def parse_labels(pairs: Iterable[str]) -> Mapping[str, str]:
     >>> parse_labels(["team=billing", "env=prod"])
     {'team': 'billing', 'env': 'prod'}
     """
-    found: dict[str, str] = {}
+    labels: dict[str, str] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals:
             raise InputError(f"label {pair!r:.80}: write it as NAME=VALUE")
-        if found.setdefault(name, value) != value:
-            raise InputError(f"label {name!r:.80} is given twice, as {found[name]!r} and {value!r}")
-    return check_labels(found)
+        if labels.setdefault(name, value) != value:
+            raise InputError(f"label {name!r:.80} is given twice, as {labels[name]!r} and {value!r}")
+    return check_labels(labels)
 
 
 def parse_label_filter(pairs: Iterable[str]) -> Mapping[str, str] | None:
@@ -79,17 +79,17 @@ def parse_label_filter(pairs: Iterable[str]) -> Mapping[str, str] | None:
     >>> parse_label_filter(["team=billing", "env=prod"]), parse_label_filter(["env=prod", "env=test"])
     ({'team': 'billing', 'env': 'prod'}, None)
     """
-    asked = [parse_labels([pair]) for pair in pairs]
-    found = {name: value for each in asked for name, value in each.items()}
-    return found if all(found.items() >= each.items() for each in asked) else None
+    groups = [parse_labels([pair]) for pair in pairs]
+    labels = {name: value for each in groups for name, value in each.items()}
+    return labels if all(labels.items() >= each.items() for each in groups) else None
 
 
 def labels_of(started: RunStarted) -> Mapping[str, str]:
     """The labels of a run; what a record holds in their place and is no label is left out."""
-    found: Any = started.settings.get("labels")
-    if not isinstance(found, Mapping):
+    labels: Any = started.settings.get("labels")
+    if not isinstance(labels, Mapping):
         return EMPTY
-    pairs = cast("Mapping[Any, Any]", found).items()
+    pairs = cast("Mapping[Any, Any]", labels).items()
     return {name: value for name, value in pairs if _find_problem(name, value) is None}
 
 
@@ -111,10 +111,10 @@ def decode_labels(text: str | None) -> Mapping[str, str]:
     """The labels that `encode_labels` wrote; `ValueError` for any other text."""
     if text is None:
         return EMPTY
-    found: Any = json.loads(text)
-    if not isinstance(found, dict):
+    labels: Any = json.loads(text)
+    if not isinstance(labels, dict):
         raise ValueError(f"labels are an object, found {text!r:.80}")
-    return {str(name): str(value) for name, value in cast("dict[Any, Any]", found).items()}
+    return {str(name): str(value) for name, value in cast("dict[Any, Any]", labels).items()}
 
 
 def _find_problem(name: object, value: object) -> str | None:
@@ -143,12 +143,12 @@ def resolve(reference: str, run_ids: Sequence[str], store: str) -> str:
         return run_ids[0]
     if reference in run_ids:
         return reference
-    found = [run_id for run_id in run_ids if reference and run_id.startswith(reference)]
-    if len(found) > 1:
-        raise RunNotFoundError(f"'{reference}' is the start of {len(found)} runs in {store}: {_list_some(found)}")
-    if not found:
+    matches = [run_id for run_id in run_ids if reference and run_id.startswith(reference)]
+    if len(matches) > 1:
+        raise RunNotFoundError(f"'{reference}' is the start of {len(matches)} runs in {store}: {_list_some(matches)}")
+    if not matches:
         raise no_such_run(reference, run_ids, store)
-    return found[0]
+    return matches[0]
 
 
 def no_such_run(reference: str, run_ids: Sequence[str], store: str) -> RunNotFoundError:

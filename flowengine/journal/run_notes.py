@@ -51,18 +51,18 @@ def notes_of(store: JournalStore, run_id: str) -> RunNotes:
 
 def all_notes(store: JournalStore) -> Mapping[str, RunNotes]:
     """Run → what was said of it, for all runs of which anything was."""
-    return {run_id: decode_notes(kept) for run_id, kept in run_index_of(store).read_kept(_KIND).items()}
+    return {run_id: decode_notes(stored) for run_id, stored in run_index_of(store).read_kept(_KIND).items()}
 
 
 def add_note(store: JournalStore, run_id: str, text: str, by: str = "", at: float | None = None) -> RunNote:
     """Keep a remark on a run. `InputError` for an empty or a giant one."""
-    said = _check_text(text)
-    note = RunNote(secrets.token_hex(4), said, _check_by(by), time() if at is None else at)
+    checked_text = _check_text(text)
+    note = RunNote(secrets.token_hex(4), checked_text, _check_by(by), time() if at is None else at)
 
-    def add(known: RunNotes) -> RunNotes:
-        if len(known.notes) >= _MAX_NOTES:
+    def add(notes: RunNotes) -> RunNotes:
+        if len(notes.notes) >= _MAX_NOTES:
             raise InputError(f"run '{run_id}' has {_MAX_NOTES} notes already: remove one first")
-        return known._replace(notes=[*known.notes, note])
+        return notes._replace(notes=[*notes.notes, note])
 
     _change(store, run_id, add)
     return note
@@ -71,11 +71,11 @@ def add_note(store: JournalStore, run_id: str, text: str, by: str = "", at: floa
 def remove_note(store: JournalStore, run_id: str, note: str) -> None:
     """Take a remark back. `InputError` where there is none of that id."""
 
-    def remove(known: RunNotes) -> RunNotes:
-        ids = [each.id for each in known.notes]
+    def remove(notes: RunNotes) -> RunNotes:
+        ids = [each.id for each in notes.notes]
         if note not in ids:
             raise InputError(f"run '{run_id}' has no note '{note}'{did_you_mean(note, ids)}")
-        return known._replace(notes=[each for each in known.notes if each.id != note])
+        return notes._replace(notes=[each for each in notes.notes if each.id != note])
 
     _change(store, run_id, remove)
 
@@ -84,34 +84,34 @@ def set_mark(store: JournalStore, run_id: str, name: str, by: str = "", *, on: b
     """Mark a run with a word, or take the mark away."""
     mark = RunMark(_check_name(name, "mark"), _check_by(by), time())
 
-    def put(known: RunNotes) -> RunNotes:
-        others = [each for each in known.marks if each.name != mark.name]
+    def put(notes: RunNotes) -> RunNotes:
+        others = [each for each in notes.marks if each.name != mark.name]
         if not on:
-            return known._replace(marks=others)
-        if len(others) != len(known.marks):
-            return known
-        return known._replace(marks=_check_bounds([*others, mark], run_id, "marks"))
+            return notes._replace(marks=others)
+        if len(others) != len(notes.marks):
+            return notes
+        return notes._replace(marks=_check_bounds([*others, mark], run_id, "marks"))
 
     _change(store, run_id, put)
 
 
 def set_score(store: JournalStore, run_id: str, name: str, value: float | None, by: str = "") -> None:
     """Score a run in some respect; the same person's earlier score goes. None only takes that away."""
-    who, named = _check_by(by), _check_name(name, "score")
+    who, score_name = _check_by(by), _check_name(name, "score")
     if value is not None and not isfinite(value):
-        raise InputError(f"score '{named}' is a finite number, found {value}")
+        raise InputError(f"score '{score_name}' is a finite number, found {value}")
 
-    def put(known: RunNotes) -> RunNotes:
-        others = [each for each in known.scores if (each.name, each.by) != (named, who)]
-        added = [] if value is None else [RunScore(named, float(value), who, time())]
-        return known._replace(scores=_check_bounds([*others, *added], run_id, "scores"))
+    def put(notes: RunNotes) -> RunNotes:
+        others = [each for each in notes.scores if (each.name, each.by) != (score_name, who)]
+        added = [] if value is None else [RunScore(score_name, float(value), who, time())]
+        return notes._replace(scores=_check_bounds([*others, *added], run_id, "scores"))
 
     _change(store, run_id, put)
 
 
 def keep_notes(store: JournalStore, run_id: str, notes: RunNotes) -> None:
     """Keep what a file says of a run that came with it; what cannot be said of a run here is left out."""
-    said = RunNotes(
+    checked_notes = RunNotes(
         [
             RunNote(secrets.token_hex(4), _check_text(each.text), _check_by(each.by), each.at)
             for each in notes.notes
@@ -126,8 +126,8 @@ def keep_notes(store: JournalStore, run_id: str, notes: RunNotes) -> None:
             if _is_name(each.name) and isfinite(each.value) and _is_moment(each.at)
         ][:_MAX_NAMES],
     )
-    if any(said):
-        _change(store, run_id, lambda known: said)
+    if any(checked_notes):
+        _change(store, run_id, lambda known: checked_notes)
 
 
 def parse_score(text: str) -> tuple[str, float]:
@@ -150,8 +150,8 @@ def _change(store: JournalStore, run_id: str, change: Callable[[RunNotes], RunNo
     """Change what is kept of a run that is there; what is empty then is kept no more."""
     store.events(run_id, _BEYOND)  # It raises where there is no such run.
 
-    def revise(kept: Any) -> Any:
-        changed = change(decode_notes(kept))
+    def revise(stored: Any) -> Any:
+        changed = change(decode_notes(stored))
         return encode_notes(changed) if any(changed) else None
 
     store.revise(_KIND, run_id, revise)
@@ -166,15 +166,15 @@ def encode_notes(notes: RunNotes) -> dict[str, Any]:
     return {name: [list(each) for each in rows] for name, rows in notes._asdict().items()}
 
 
-def decode_notes(kept: Any) -> RunNotes:
+def decode_notes(stored: Any) -> RunNotes:
     """Decodes stored notes; unknown entries, as of another program, are skipped."""
-    if not isinstance(kept, Mapping):
+    if not isinstance(stored, Mapping):
         return RunNotes()
-    found = cast("Mapping[str, Any]", kept)
+    fields = cast("Mapping[str, Any]", stored)
     return RunNotes(
-        _rows(RunNote, found.get("notes"), "sssf"),
-        _rows(RunMark, found.get("marks"), "ssf"),
-        _rows(RunScore, found.get("scores"), "sfsf"),
+        _rows(RunNote, fields.get("notes"), "sssf"),
+        _rows(RunMark, fields.get("marks"), "ssf"),
+        _rows(RunScore, fields.get("scores"), "sfsf"),
     )
 
 
@@ -183,8 +183,8 @@ _SAFE: Final = 2**53
 _TYPES: Final[Mapping[str, tuple[type, ...]]] = {"s": (str,), "f": (int, float)}
 
 
-def _rows(kind: Any, found: Any, shape: str) -> list[Any]:
-    rows = cast("Sequence[Any]", found) if isinstance(found, list | tuple) else ()
+def _rows(kind: Any, value: Any, shape: str) -> list[Any]:
+    rows = cast("Sequence[Any]", value) if isinstance(value, list | tuple) else ()
     return [kind(*row) for row in rows if _has_shape(row, shape)]
 
 
@@ -206,10 +206,10 @@ def _check_bounds(rows: Sequence[Any], run_id: str, what: str) -> Sequence[Any]:
 
 def _check_name(name: str, what: str) -> str:
     """A mark's or a score's name: in lower case, so that `Golden` and `golden` are one."""
-    found = " ".join(name.split()).lower()
-    if not _NAME.fullmatch(found):
+    plain_name = " ".join(name.split()).lower()
+    if not _NAME.fullmatch(plain_name):
         raise InputError(f"{what} {name!r:.80}: a name is 1 to 40 letters, digits, spaces, _ . / and -")
-    return found
+    return plain_name
 
 
 _LAST_MOMENT: Final = 253_402_300_800
@@ -229,9 +229,9 @@ def _check_by(by: str) -> str:
 
 
 def _check_text(text: str) -> str:
-    said = text.replace("\r\n", "\n").replace("\0", "").strip().encode(errors="replace").decode()
-    if not said:
+    plain_text = text.replace("\r\n", "\n").replace("\0", "").strip().encode(errors="replace").decode()
+    if not plain_text:
         raise InputError("a note is empty")
-    if len(said) > _MAX_TEXT:
-        raise InputError(f"a note has at most {_MAX_TEXT:,} characters, found {len(said):,}")
-    return said
+    if len(plain_text) > _MAX_TEXT:
+        raise InputError(f"a note has at most {_MAX_TEXT:,} characters, found {len(plain_text):,}")
+    return plain_text

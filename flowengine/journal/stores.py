@@ -252,10 +252,10 @@ def as_store(store: AnyStore | None, durability: Durability = "process") -> Jour
     return store
 
 
-def _check_durability(given: object) -> None:
-    if given not in _DURABILITIES:
-        near = did_you_mean(given, _DURABILITIES) if isinstance(given, str) else ""
-        raise DefinitionError(f"durability is one of {', '.join(_DURABILITIES)}, not {given!r:.60}{near}")
+def _check_durability(durability: object) -> None:
+    if durability not in _DURABILITIES:
+        near = did_you_mean(durability, _DURABILITIES) if isinstance(durability, str) else ""
+        raise DefinitionError(f"durability is one of {', '.join(_DURABILITIES)}, not {durability!r:.60}{near}")
 
 
 _DURABILITIES: Final[Sequence[str]] = get_args(Durability)
@@ -291,29 +291,29 @@ def _of_package(scheme: str, url: str, durability: Durability) -> JournalStore:
     points = {name.lower(): point for name, point in find_entry_points(_GROUP).items()}
     point = points.get(scheme)
     if point is None:
-        known = [*_SCHEMES, *(name for name in points if name not in _SCHEMES)]
+        schemes = [*_SCHEMES, *(name for name in points if name not in _SCHEMES)]
         raise StoreUnavailableError(
             f"'{without_password(url)}' names no kind of store that is known: use "
-            f"{', '.join(f'{each}:' for each in known)} or a path{did_you_mean(scheme, known)}"
+            f"{', '.join(f'{each}:' for each in schemes)} or a path{did_you_mean(scheme, schemes)}"
         )
     try:
-        made: object = load_entry_point(point, f"the store '{scheme}:'")(url, durability)
+        store: object = load_entry_point(point, f"the store '{scheme}:'")(url, durability)
     except DefinitionError as error:
         raise StoreUnavailableError(str(error)) from error
     except FlowEngineError:
         raise
     except Exception as error:  # A package is foreign code: whatever it raises means that there is no store.
-        said = describe_error(error).replace(url, without_password(url))
+        message = describe_error(error).replace(url, without_password(url))
         raise StoreUnavailableError(
-            f"'{without_password(url)}' cannot be opened by the package '{package_of(point)}': {said}"
+            f"'{without_password(url)}' cannot be opened by the package '{package_of(point)}': {message}"
         ) from error
-    lacking = [name for name in _METHODS if not callable(getattr(made, name, None))]
+    lacking = [name for name in _METHODS if not callable(getattr(store, name, None))]
     if lacking:
         raise StoreUnavailableError(
             f"the package '{package_of(point)}' gives no store for '{without_password(url)}': "
-            f"{type(made).__name__} has no {', '.join(lacking)}"
+            f"{type(store).__name__} has no {', '.join(lacking)}"
         )
-    return cast("JournalStore", made)
+    return cast("JournalStore", store)
 
 
 _METHODS: Final = tuple(name for name, each in vars(JournalStore).items() if isfunction(each) and name[0] != "_")
@@ -325,10 +325,10 @@ class _StoreKind(NamedTuple):
     """A kind of store of ours."""
 
     target: str
-    """What takes the URL and the durability and gives the store, `module:name`; imported when a URL asks for it."""
+    """The function, `module:name`, that makes the store from the URL and the durability; imported for a URL only."""
     says: str
     extra: Extra | None = None
-    """What has to be installed for it."""
+    """The extra to be installed for it."""
 
 
 _SCHEMES: Final[Mapping[str, _StoreKind]] = {

@@ -97,19 +97,19 @@ def class_name(kind: type[Any]) -> str | None:
 def find_class(name: str, family: type[Any]) -> type[Any]:
     """The loaded class of that name; it must be a subclass of `family`."""
     module, _, qualname = name.partition(":")
-    found = _lookup(module, qualname) or _lookup(current_name(module), qualname) or _lookup_elsewhere(module, qualname)
+    kind = _lookup(module, qualname) or _lookup(current_name(module), qualname) or _lookup_elsewhere(module, qualname)
     plain = unprefixed_name(name)
-    if found is None:
+    if kind is None:
         raise JournalError(
             f"a value of class '{plain}' was recorded and there is no such class now: "
             f"import the module that defines '{plain}' before reading this run"
         )
-    if not isinstance(found, type) or not issubclass(found, family):
+    if not isinstance(kind, type) or not issubclass(kind, family):
         raise JournalError(
             f"a value of class '{plain}' was recorded, but '{plain}' is not a class of that sort now; "
             f"restore the definition that the run was made with"
         )
-    return cast("type[Any]", found)
+    return cast("type[Any]", kind)
 
 
 def _lookup_elsewhere(module: str, qualname: str) -> object:
@@ -117,18 +117,18 @@ def _lookup_elsewhere(module: str, qualname: str) -> object:
     the program around; None where it leads nowhere or to several."""
     plain = unprefixed_name(module)
     same = [each for each in list(sys.modules) if unprefixed_name(each) == plain]
-    found = {id(each): each for name in same if (each := _lookup(name, qualname)) is not None}
-    return next(iter(found.values())) if len(found) == 1 else None
+    names_by_id = {id(each): each for name in same if (each := _lookup(name, qualname)) is not None}
+    return next(iter(names_by_id.values())) if len(names_by_id) == 1 else None
 
 
 def _lookup(module: str, qualname: str) -> object:
     """Resolves a name through `__dict__` alone; None if it does not exist."""
-    found: object = sys.modules.get(module)
+    place: object = sys.modules.get(module)
     for part in qualname.split("."):
-        if not isinstance(found, (type, ModuleType)):
+        if not isinstance(place, (type, ModuleType)):
             return None
-        found = vars(found).get(part)
-    return found
+        place = vars(place).get(part)
+    return place
 
 
 _LATEST: Final = 253_402_300_799
@@ -211,22 +211,22 @@ def _checker_of(hint: Any) -> Fits | None:
 
 
 def _any_of(choices: Sequence[Fits | None]) -> Fits | None:
-    known = [each for each in choices if each is not None]
-    return (lambda value: any(each(value) for each in known)) if len(known) == len(choices) else None
+    checks = [each for each in choices if each is not None]
+    return (lambda value: any(each(value) for each in checks)) if len(checks) == len(choices) else None
 
 
 def _mapping(key: Fits | None, value: Fits | None) -> Fits:
-    def fits(given: Any) -> bool:
-        if not isinstance(given, Mapping):
+    def fits(mapping: Any) -> bool:
+        if not isinstance(mapping, Mapping):
             return False
-        items = cast("Mapping[Any, Any]", given)
+        items = cast("Mapping[Any, Any]", mapping)
         return (key is None or all(map(key, items))) and (value is None or all(map(value, items.values())))
 
     return fits
 
 
 def _sequence(item: Fits | None) -> Fits:
-    return lambda given: _is_list(given) and (item is None or all(map(item, given)))
+    return lambda value: _is_list(value) and (item is None or all(map(item, value)))
 
 
 def _is_time(value: Any) -> bool:
@@ -249,7 +249,7 @@ _SIMPLE: Final[dict[Any, Fits]] = {
 # --- Errors of unreadable records
 
 _DAMAGE: Final = (ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-"""What code that takes a record for sound raises where it is not."""
+"""The errors of code that reads a broken record as if it were sound."""
 
 
 @contextmanager

@@ -36,8 +36,8 @@ class Hold:
     """Grows with each writer."""
     failure: JournalError | None = None
     """Why nothing more is written of this run."""
-    written: int = 0
-    """Its length in the store, as far as this writer knows."""
+    length: int = 0
+    """The length of its run in the store, as far as this writer knows."""
     confirmed: float = -inf
     """When it was last known to be ours, until all have relied on that who may."""
     relied: int = 0
@@ -68,7 +68,7 @@ class BatchEntry(NamedTuple):
 
     hold: Hold
     length: int
-    """Of the run, this event included."""
+    """The length of the run, this event included."""
     body: str | None
     status: str | None = None
     """The run's from now on; None: as before."""
@@ -79,7 +79,7 @@ class BatchEntry(NamedTuple):
     is_paid: bool = False
     """Whether it is kept even where the run is another's by now."""
     digest: RunDigest | None = None
-    """What lists tell of the run from now on."""
+    """The digest that lists show of the run from now on."""
 
 
 WRITE: Final = f"""
@@ -157,22 +157,22 @@ def columns_of(entries: Iterable[BatchEntry], key: int, owner: str) -> tuple[lis
             events.append((entry.hold.number, entry.length - 1, entry.body))
         if entry.digest is not None:
             digests[entry.hold.number] = digest_row(entry.hold.number, entry.digest)
-    begun = [(*run.row, run.hold.run_id, *run.begin) for run in runs.values() if run.begin is not None]
-    kept = [run.row for run in runs.values() if run.begin is None]
-    values = [key, owner, *_transpose(begun, 12), key, *_transpose(kept, 6), *_transpose(events, 3)]
+    new_rows = [(*run.row, run.hold.run_id, *run.begin) for run in runs.values() if run.begin is not None]
+    old_rows = [run.row for run in runs.values() if run.begin is None]
+    values = [key, owner, *_transpose(new_rows, 12), key, *_transpose(old_rows, 6), *_transpose(events, 3)]
     values += _transpose(list(digests.values()), 7)
     return values, [(run.hold, run.begin is not None) for run in runs.values()]
 
 
 def take_batch(entries: deque[BatchEntry]) -> list[BatchEntry]:
     """Take the first entries out, as many as one statement takes."""
-    taken: list[BatchEntry] = []
+    batch: list[BatchEntry] = []
     size = 0
     while entries and size < _FULL:
         entry = entries.popleft()
-        taken.append(entry)
+        batch.append(entry)
         size += len(entry.body or "")
-    return taken
+    return batch
 
 
 def late_columns_of(entries: Iterable[BatchEntry]) -> list[list[Any]]:

@@ -65,7 +65,7 @@ class PostgresBlobs:
         self._database.transact(partial(self.drop, owner))
 
     def drop(self, owner: str, connection: Connection) -> None:
-        """As `forget`, inside the caller's transaction."""
+        """Forgets like `forget`, inside the caller's transaction."""
         execute = connection.execute
         if not execute("SELECT FROM flowengine.blob_use LIMIT 1").fetchall():
             return
@@ -77,17 +77,17 @@ class PostgresBlobs:
 
     def own_beside(self, kind: str, key: str, blobs: Iterable[str], connection: Connection) -> None:
         """Make a value that is kept beside the runs the owner of just these, inside the caller's transaction."""
-        owner, wanted = beside_owner(kind, key), set(blobs)
+        owner, targets = beside_owner(kind, key), set(blobs)
         execute = connection.execute
         rows = execute("SELECT hash FROM flowengine.blob_use WHERE owner = %s", (owner,)).fetchall()
-        held = {blob for (blob,) in rows}
-        if held == wanted:
+        current = {blob for (blob,) in rows}
+        if current == targets:
             return
-        execute(_ALONE if held - wanted else _SHARED)
-        for blob in held - wanted:
+        execute(_ALONE if current - targets else _SHARED)
+        for blob in current - targets:
             execute(_FORGET + b" AND hash = %s", (owner, owner, blob))
             execute("DELETE FROM flowengine.blob_use WHERE owner = %s AND hash = %s", (owner, blob))
-        for blob in wanted - held:
+        for blob in targets - current:
             execute(_USE, (owner, blob))
 
     def _put(self, owner: str, blob: str, content: bytes, connection: Connection) -> None:

@@ -72,7 +72,7 @@ class Database:
         """What `work` makes of the connection. It is done anew where the connection broke meanwhile, or the disk was
         full, as soon as that is over: so it has to be a transaction that may be done twice."""
         with self._lock:
-            begun, pause = time.monotonic(), _FIRST_PAUSE
+            start, pause = time.monotonic(), _FIRST_PAUSE
             while True:
                 connection = self._connection
                 if connection is None:
@@ -82,14 +82,14 @@ class Database:
                         connection = self._connection = self._connect()
                     return work(connection)
                 except (psycopg.Error, UnicodeError) as error:
-                    if not _is_passing(error, connection) or time.monotonic() - begun > self.patience:
+                    if not _is_passing(error, connection) or time.monotonic() - start > self.patience:
                         raise self._to_journal_error(error) from error
                 if pause > _FIRST_PAUSE:  # The first time at once: most often only the connection was lost.
                     time.sleep(pause * random.uniform(0.5, 1.0))
                 pause = min(pause * 1.5, _LONGEST_PAUSE)
 
     def transact(self, work: Callable[[Connection], T]) -> T:
-        """As `run`, in one transaction."""
+        """Runs `work` like `run`, in one transaction."""
 
         def transaction(connection: Connection) -> T:
             with connection.transaction():
@@ -126,13 +126,13 @@ class Database:
             raise self._to_journal_error(error) from error
 
     def _to_journal_error(self, error: psycopg.Error | UnicodeError) -> JournalError:
-        said = " ".join(str(error).split())
+        message = " ".join(str(error).split())
         password = str(self._parameters.get("password", ""))
         if password:
-            said = said.replace(password, "***")
+            message = message.replace(password, "***")
         if isinstance(error, (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn)):
-            return StoreCorruptError(f"{self.name} lacks a part of its tables ({said}): restore it from a copy")
-        return StoreUnavailableError(f"{self.name} {_reason(error, said)} ({said})")
+            return StoreCorruptError(f"{self.name} lacks a part of its tables ({message}): restore it from a copy")
+        return StoreUnavailableError(f"{self.name} {_reason(error, message)} ({message})")
 
 
 def _is_passing(error: Exception, connection: Connection) -> bool:
@@ -151,7 +151,7 @@ def _format_address(parameters: dict[str, Any]) -> str:
     return f"postgresql://{user}{parameters.get('host', '')}{port}/{parameters.get('dbname', '')}"
 
 
-def _reason(error: Exception, said: str) -> str:
+def _reason(error: Exception, message: str) -> str:
     if isinstance(error, UnicodeError):
         return "cannot hold such text"
-    return explain_refusal(said, "flowengine")
+    return explain_refusal(message, "flowengine")

@@ -50,15 +50,15 @@ def _vector_of(texts: Iterable[str]) -> str:
     >>> _vector_of(["Refund it", "now"])
     "'refund':1 'it':2 'now':4"
     """
-    at, said = 0, list[str]()
+    at, lexemes = 0, list[str]()
     for text in texts:
         for term in terms_of(text):
             at += 1
-            said.append(f"'{term}':{at}")
+            lexemes.append(f"'{term}':{at}")
         at += 1  # No phrase goes over the end of a text.
         if at > _LAST_POSITION:
             break
-    return " ".join(said)
+    return " ".join(lexemes)
 
 
 class PostgresIndex:
@@ -71,8 +71,8 @@ class PostgresIndex:
         self._read = read
         self._about: str | None = None
 
-    def find(self, asked: RunsAsked, limit: int | None = None, skip: int = 0) -> FoundRuns:
-        where, values = where_of(asked, _WORDS, self._find_about() if asked.search.phrases else "")
+    def find(self, selection: RunsAsked, limit: int | None = None, skip: int = 0) -> FoundRuns:
+        where, values = where_of(selection, _WORDS, self._find_about() if selection.search.phrases else "")
         where = where.replace("?", "%s")
         ((total,),) = self._query(f"SELECT count(*) FROM flowengine.run {where}", *values)
         if limit == 0:
@@ -103,8 +103,8 @@ class PostgresIndex:
             "FROM flowengine.run JOIN flowengine.digest USING (number) WHERE run_id = ANY(%s)"
         )
         rows = self._query(query, list(run_ids))
-        made = {run_id: RunDigest.decode(body, found or EMPTY_TEXTS) for run_id, body, *found in rows}
-        return {run_id: digest for run_id, digest in made.items() if digest is not None}
+        by_run = {run_id: RunDigest.decode(body, texts_of_run or EMPTY_TEXTS) for run_id, body, *texts_of_run in rows}
+        return {run_id: digest for run_id, digest in by_run.items() if digest is not None}
 
     def keep(self, digests: Mapping[str, RunDigest]) -> None:
         self._database.transact(partial(_keep, digests))

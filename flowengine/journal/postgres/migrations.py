@@ -162,7 +162,7 @@ _MIGRATIONS: Final = (
 """`fillfactor`: a commit changes the run's row where it lies."""
 
 VERSION: Final = len(_MIGRATIONS)
-"""Of the tables as this program knows them."""
+"""The version of the tables that this program knows."""
 
 _LOCK: Final = 0x464C4F57
 """One process at a time makes the tables."""
@@ -196,13 +196,13 @@ def _read_version(connection: psycopg.Connection[Any], name: str) -> int:
     query = "SELECT FROM pg_tables WHERE schemaname = 'flowengine' AND tablename = 'version'"
     if not connection.execute(query).fetchall():
         return 0
-    ((found,),) = connection.execute("SELECT number FROM flowengine.version").fetchall()
-    if found > VERSION:
+    ((version,),) = connection.execute("SELECT number FROM flowengine.version").fetchall()
+    if version > VERSION:
         raise StoreVersionError(
-            f"{name} was written by a newer FlowEngine (store version {found}; this one reads up to "
+            f"{name} was written by a newer FlowEngine (store version {version}; this one reads up to "
             f"{VERSION}): upgrade FlowEngine to use it"
         )
-    return found
+    return version
 
 
 def _check_encoding(connection: psycopg.Connection[Any], name: str) -> None:

@@ -71,10 +71,10 @@ class PostgresRates:
     def limiter(self, provider: str, limits: RateLimits) -> Limiter:
         """The one limiter of a vendor and its limits."""
         with self._lock:
-            known = self._limiters.get((provider, limits))
-            if known is None:
-                known = self._limiters[provider, limits] = _SharedLimiter(self, provider, limits, self._minute)
-            return known
+            limiter = self._limiters.get((provider, limits))
+            if limiter is None:
+                limiter = self._limiters[provider, limits] = _SharedLimiter(self, provider, limits, self._minute)
+            return limiter
 
     def close(self) -> None:
         """Let go of the server, and with it of all slots."""
@@ -135,7 +135,7 @@ class PostgresRates:
         """A new session takes the slots of the calls that are under way, unless others were faster."""
         migrate(connection, name)
         for limiter in list(self._limiters.values()):
-            for slot in limiter.held:
+            for slot in limiter.slots:
                 connection.execute(_HOLD_AGAIN, (limiter.name, slot))
 
 
@@ -162,7 +162,7 @@ class _SharedLimiter:
     minute: float
     name: str = field(init=False)
     """Under which all processes know it."""
-    held: set[int] = field(init=False, default_factory=set[int])
+    slots: set[int] = field(init=False, default_factory=set[int])
     """Slots of this process; the thread's."""
     _turnstile: CallSlots = field(init=False, default_factory=partial(CallSlots, 1))
     """One call of a process waits for a free slot, the others in their order behind it."""
@@ -206,13 +206,13 @@ class _SharedLimiter:
     def _take(self, place: _Place, connection: Connection) -> bool:
         """Tells whether there was a free slot, where one is needed; then the place is reserved."""
         requests, tokens, parallel = _values_of(self.limits)
-        values = (self.name, parallel, list(self.held), requests, tokens, self.minute, place.tokens)
+        values = (self.name, parallel, list(self.slots), requests, tokens, self.minute, place.tokens)
         ((slot, entry, wait),) = connection.execute(_TAKE, values).fetchall()
         if slot is None and parallel is not None:
             return False
         place.slot, place.entry, place.wait = slot, entry, wait or 0.0
         if slot is not None:
-            self.held.add(slot)
+            self.slots.add(slot)
         return True
 
     def _withdraw(self, place: _Place, connection: Connection) -> None:
@@ -221,7 +221,7 @@ class _SharedLimiter:
 
     def _give_back(self, place: _Place, connection: Connection) -> None:
         if place.slot is not None:
-            self.held.discard(place.slot)
+            self.slots.discard(place.slot)
             connection.execute(_GIVE_BACK, (self.name, place.slot))
 
 

@@ -74,7 +74,7 @@ class PostgresJournal:
     ) -> None:
         """`first`: the text of the first event, where it is known already."""
         self._hold = hold
-        hold.written = length
+        hold.length = length
         self._length = length
         self._is_ours = length > 0
         """Whether the run's row names us as its writer."""
@@ -87,7 +87,7 @@ class PostgresJournal:
         self._release: Callable[[], None] | None = release
         self._first = first
         self._digest = None if length else DigestBuilder()
-        """What the end of the run is listed with; None: not all of the run was seen here."""
+        """Builds the digest that the run's end is listed with; None: not all of the run was seen here."""
         self.is_careful = False
         """Whether it is written which node is run before it is: for a run whose writers keep dying."""
         self.listener: Callable[[Event], None] | None = None
@@ -157,7 +157,7 @@ class PostgresJournal:
         return events
 
     async def read_beside(self) -> Sequence[Event]:
-        """As `read`, beside the event loop where the server has to be asked."""
+        """Reads like `read`, beside the event loop where the server has to be asked."""
         return self.read() if self._length == 1 and self._first else await anyio.to_thread.run_sync(self.read)
 
     async def close(self) -> None:
@@ -167,7 +167,7 @@ class PostgresJournal:
         try:
             if self._is_ours and self._hold.failure is None:
                 self._writer.entries.append(BatchEntry(self._hold, self._length, None, owns=False))
-            elif self._hold.written == self._length:
+            elif self._hold.length == self._length:
                 self._writer.refuse(self._hold)
                 return
             with anyio.CancelScope(shield=True):
@@ -225,20 +225,20 @@ class PostgresStore:
     def open(self, run_id: str, /) -> PostgresJournal:
         with self._open.reserve(run_id) as release:
             writer, tables = self._current_connection()
-            taken = tables.take_over(run_id)
-            if taken is None:
+            place = tables.take_over(run_id)
+            if place is None:
                 raise self._no_such_run(run_id)
-            return self._journal(Hold(run_id, taken.number, taken.epoch), taken.length, writer, tables, release)
+            return self._journal(Hold(run_id, place.number, place.epoch), place.length, writer, tables, release)
 
     async def take(self, run_id: str) -> PostgresJournal:
-        """As `open`, beside the event loop, and in one statement with others who do so now."""
+        """Opens like `open`, beside the event loop, and in one statement with others who do so now."""
         with self._open.reserve(run_id) as release:
             writer, tables = self._current_connection()
-            taken = await self._commits_of(writer).take(run_id)
-            if taken is None:
+            place = await self._commits_of(writer).take(run_id)
+            if place is None:
                 raise self._no_such_run(run_id)
-            hold = Hold(run_id, taken.number, taken.epoch)
-            return self._journal(hold, taken.length, writer, tables, release, taken.first)
+            hold = Hold(run_id, place.number, place.epoch)
+            return self._journal(hold, place.length, writer, tables, release, place.first)
 
     def events(self, run_id: str, after: int = 0, /) -> Sequence[Event]:
         writer, tables = self._current_connection()
@@ -283,10 +283,10 @@ class PostgresStore:
 
     def start_of(self, run_id: str) -> RunStarted:
         """The first event of a run."""
-        found = self._tables.start_of(run_id)
-        if found is None:
+        start = self._tables.start_of(run_id)
+        if start is None:
             raise self._no_such_run(run_id)
-        return found
+        return start
 
     def remove(self, run_id: str, /) -> None:
         with self._open.reserve(run_id) as release:

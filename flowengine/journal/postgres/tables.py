@@ -39,7 +39,7 @@ WITH run AS (
 UPDATE flowengine.run AS held SET length = held.length + (SELECT count(*) FROM put)
 FROM run WHERE held.number = run.number
 """
-"""What came late joins the run's events."""
+"""Moves late events into the run's events."""
 
 
 _TAKE: Final = b"""
@@ -58,9 +58,9 @@ class Beginnings(NamedTuple):
     """The result of starting several runs."""
 
     new: Sequence[str]
-    """Ids of those that were not there."""
-    known: Mapping[str, RunStarted]
-    """Those that were there already, as they began."""
+    """Ids of the runs that were not there."""
+    earlier: Mapping[str, RunStarted]
+    """The runs that were there already, as they began."""
 
 
 class Taken(NamedTuple):
@@ -201,13 +201,13 @@ class PostgresTables:
             BatchEntry(Hold(start.run_id, number, 1), 1, text, owns=False, begin=Begin.of(start))
             for number, (start, text) in zip(numbers, starts, strict=True)
         ]
-        written: set[int] = set()
-        left = deque(entries)
-        while left:
-            values, _ = columns_of(take_batch(left), self._database.key, self._database.owner)
-            written.update(number for (number,) in connection.execute(WRITE, values).fetchall())
-        new = [entry.hold.run_id for entry in entries if entry.hold.number in written]
-        others = [entry.hold.run_id for entry in entries if entry.hold.number not in written]
+        new_numbers: set[int] = set()
+        rest = deque(entries)
+        while rest:
+            values, _ = columns_of(take_batch(rest), self._database.key, self._database.owner)
+            new_numbers.update(number for (number,) in connection.execute(WRITE, values).fetchall())
+        new = [entry.hold.run_id for entry in entries if entry.hold.number in new_numbers]
+        others = [entry.hold.run_id for entry in entries if entry.hold.number not in new_numbers]
         beside(connection, Beginnings(new, self._first_of(others, connection)))
 
     def _first_of(self, run_ids: Sequence[str], connection: Connection) -> dict[str, RunStarted]:
@@ -218,19 +218,19 @@ class PostgresTables:
             "SELECT run_id, body FROM flowengine.run JOIN flowengine.event USING (number) "
             "WHERE run_id = ANY(%s) AND position = 0"
         )
-        found = {run_id: self.decode(body) for run_id, body in connection.execute(query, (run_ids,)).fetchall()}
-        return {run_id: event for run_id, event in found.items() if isinstance(event, RunStarted)}
+        events = {run_id: self.decode(body) for run_id, body in connection.execute(query, (run_ids,)).fetchall()}
+        return {run_id: event for run_id, event in events.items() if isinstance(event, RunStarted)}
 
     def _take_over(self, run_id: str, connection: Connection) -> Taken | None:
         if not self._is_free(run_id, connection):
             return None
         connection.execute(_ADOPT, (run_id,))
-        taken = connection.execute(
+        rows = connection.execute(
             "UPDATE flowengine.run SET owner = %s, owner_name = %s, epoch = epoch + 1 WHERE run_id = %s "
             "RETURNING number, epoch, length",
             (self._database.key, self._database.owner, run_id),
         ).fetchall()
-        return Taken(*taken[0])
+        return Taken(*rows[0])
 
     def _remove(self, run_id: str, connection: Connection) -> bool:
         if not self._is_free(run_id, connection):
@@ -262,8 +262,8 @@ class PostgresTables:
         for owner, name in connection.execute(query, (run_id,)).fetchall():
             if owner is None or owner == self._database.key:
                 return True
-            tried = connection.execute("SELECT pg_try_advisory_xact_lock_shared(%s)", (owner,)).fetchall()
-            if tried != [(True,)]:
+            rows = connection.execute("SELECT pg_try_advisory_xact_lock_shared(%s)", (owner,)).fetchall()
+            if rows != [(True,)]:
                 raise RunBusyError(
                     f"run '{run_id}' is being written by {name}; wait until it ends, or stop that process", name
                 )

@@ -50,7 +50,7 @@ class Taking:
     """Somebody's wish to be a run's writer."""
 
     run_id: str
-    taken: Taken | None = None
+    place: Taken | None = None
     failure: JournalError | None = None
 
 
@@ -94,10 +94,10 @@ class PostgresWriter:
 
     def check(self) -> None:
         """Find out which of the runs that were asked about are others' by now."""
-        asked = _drain(self.questions)
-        numbers, now = [hold.number for hold in asked], monotonic()
+        holds = _drain(self.questions)
+        numbers, now = [hold.number for hold in holds], monotonic()
         epochs = dict(self.database.run(lambda connection: connection.execute(CHECK, (numbers,)).fetchall()))
-        for hold in asked:
+        for hold in holds:
             if epochs.get(hold.number, hold.epoch) != hold.epoch:
                 hold.failure = hold.failure or _superseded_error(hold, False, self.database.name)
             else:
@@ -105,17 +105,17 @@ class PostgresWriter:
 
     def take(self) -> None:
         """Become the writer of the runs that were asked for."""
-        asked = _drain(self.takings)
+        requests = _drain(self.takings)
         tables = PostgresTables(self.database)
         try:
-            taken = tables.take([each.run_id for each in asked])
+            places = tables.take([each.run_id for each in requests])
         except JournalError as error:
-            for each in asked:
+            for each in requests:
                 each.failure = type(error)(str(error))
             return
-        for each in asked:
+        for each in requests:
             try:
-                each.taken = taken.get(each.run_id) or tables.take_over(each.run_id)
+                each.place = places.get(each.run_id) or tables.take_over(each.run_id)
             except JournalError as error:
                 each.failure = error
 
@@ -151,15 +151,15 @@ class PostgresWriter:
         mine = [entry for entry in batch if entry.hold.failure is None]
         values, runs = columns_of(mine, self.database.key, self.database.owner)
         now = monotonic()
-        written = {number for (number,) in self.database.run(partial(_write_entries, values))} if mine else set[int]()
+        numbers = {number for (number,) in self.database.run(partial(_write_entries, values))} if mine else set[int]()
         for hold, begins in runs:
-            if hold.number in written:
+            if hold.number in numbers:
                 hold.confirm(now)
             else:
                 hold.failure = _superseded_error(hold, begins, self.database.name)
         for entry in mine:
             if entry.hold.failure is None:
-                entry.hold.written = entry.length
+                entry.hold.length = entry.length
         late = late_columns_of(entry for entry in batch if isinstance(entry.hold.failure, SupersededError))
         if late[0]:
             self.database.run(lambda connection: connection.execute(LATE, late))
@@ -181,11 +181,11 @@ def _repeat(failure: JournalError) -> JournalError:
 
 def _drain(queue: deque[T]) -> list[T]:
     """Empties a queue and returns what was in it; others may add to it meanwhile."""
-    found: list[T] = []
+    entries: list[T] = []
     with suppress(IndexError):
         while True:
-            found.append(queue.popleft())
-    return found
+            entries.append(queue.popleft())
+    return entries
 
 
 def _write_entries(values: list[object], connection: Connection) -> list[Row]:
@@ -234,7 +234,7 @@ class Commits:
         await self._taking()
         if taking.failure is not None:
             raise taking.failure
-        return taking.taken
+        return taking.place
 
 
 class _Together:

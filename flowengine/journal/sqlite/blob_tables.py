@@ -64,7 +64,7 @@ class SqliteBlobs(SqliteQueries):
             self.drop(owner)
 
     def drop(self, owner: str) -> None:
-        """As `forget`, inside the caller's transaction."""
+        """Forgets like `forget`, inside the caller's transaction."""
         rows = self._execute(_NEVER_BEGAN, time() - NEVER_BEGAN_AFTER)
         for each in (owner, *(name for (name,) in rows if name != owner)):
             self._execute(_FORGET, each, each)
@@ -72,15 +72,15 @@ class SqliteBlobs(SqliteQueries):
 
     def own_beside(self, kind: str, key: str, blobs: Iterable[str]) -> None:
         """Make a value that is kept beside the runs the owner of just these, inside the caller's transaction."""
-        owner, wanted = beside_owner(kind, key), set(blobs)
-        held = {blob for (blob,) in self._execute("SELECT CAST(hash AS TEXT) FROM blob_use WHERE owner = ?", owner)}
-        if held == wanted:
+        owner, targets = beside_owner(kind, key), set(blobs)
+        current = {blob for (blob,) in self._execute("SELECT CAST(hash AS TEXT) FROM blob_use WHERE owner = ?", owner)}
+        if current == targets:
             return
-        if held:
-            for blob in held - wanted:
+        if current:
+            for blob in current - targets:
                 self._execute(f"{_FORGET} AND hash = ?", owner, owner, blob)
                 self._execute("DELETE FROM blob_use WHERE owner = ? AND hash = ?", owner, blob)
-        for blob in wanted - held:
+        for blob in targets - current:
             self._execute(_USE, owner, blob, time())
 
     def find_damaged(self) -> list[str]:

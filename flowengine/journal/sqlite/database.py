@@ -256,7 +256,7 @@ def grow_log(path: Path, connection: sqlite3.Connection) -> None:
     except FileNotFoundError:
         pass
     try:
-        kept = _read_number(connection, "PRAGMA cache_size")
+        cache_size = _read_number(connection, "PRAGMA cache_size")
         try:
             connection.executescript(f"""
                 PRAGMA synchronous = OFF;
@@ -269,15 +269,15 @@ def grow_log(path: Path, connection: sqlite3.Connection) -> None:
                 raise
         finally:
             connection.rollback()
-            connection.executescript(f"PRAGMA cache_size = {kept}; PRAGMA synchronous = FULL")
+            connection.executescript(f"PRAGMA cache_size = {cache_size}; PRAGMA synchronous = FULL")
     except SQLITE_ERRORS as error:
         raise store_error(path, error) from error
 
 
-def damage(path: Path, found: str) -> StoreCorruptError:
+def damage(path: Path, problem: str) -> StoreCorruptError:
     """The error for a damaged store, which names what saves the rest of it."""
     command = shlex.join(["flowengine", "runs", "repair", "--store", str(path)])
-    return StoreCorruptError(f"{path} {found}: restore it from a copy, or save what can be read with `{command}`")
+    return StoreCorruptError(f"{path} {problem}: restore it from a copy, or save what can be read with `{command}`")
 
 
 def store_error(path: Path, error: sqlite3.Error | UnicodeError) -> JournalError:

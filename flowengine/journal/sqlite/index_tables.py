@@ -34,7 +34,7 @@ _NEW: Final = "SELECT number, inputs, outputs, errors FROM digest WHERE is_new L
 _MAX_ROWS: Final = 1000
 _QUICK: Final = 0.05
 _SWEEP_PAUSE: Final = 20
-"""Of the time that a slow sweep took, until the next one."""
+"""The pause after a slow sweep, as a multiple of its duration."""
 _TEXT: Final = "INSERT OR REPLACE INTO digest_text (rowid, inputs, outputs, errors) VALUES (?, ?, ?, ?)"
 _SESSION: Final = "INSERT OR REPLACE INTO session VALUES (?, ?)"
 _ORIGIN: Final = "INSERT OR REPLACE INTO origin VALUES (?, ?)"
@@ -71,13 +71,13 @@ class SqliteIndex(SqliteQueries):
         self._has_removed_words = False
         self._next_sweep = 0.0
 
-    def find(self, asked: RunsAsked, limit: int | None = None, skip: int = 0) -> FoundRuns:
+    def find(self, selection: RunsAsked, limit: int | None = None, skip: int = 0) -> FoundRuns:
         self.sweep(is_due=False)
-        if asked.search.phrases:
+        if selection.search.phrases:
             self.connection.create_function("in_lower_case", 1, _in_lower_case, deterministic=True)
-        if any(phrase.terms for phrase in asked.search.phrases):
+        if any(phrase.terms for phrase in selection.search.phrases):
             self._take_words()
-        where, values = where_of(asked, _WORDS, _ABOUT)
+        where, values = where_of(selection, _WORDS, _ABOUT)
         ((total,),) = self._execute(f"SELECT count(*) FROM run {where}", *values)
         if limit == 0:
             return FoundRuns([], total)
@@ -96,12 +96,12 @@ class SqliteIndex(SqliteQueries):
             "SELECT run_id, digest.checksum, number, body, inputs, outputs, errors FROM run JOIN digest USING (number) "
             "WHERE run_id IN (SELECT value FROM json_each(?))"
         )
-        made: dict[str, RunDigest] = {}
-        for run_id, checksum, *written in self._execute(query, json.dumps(list(run_ids))):
-            found = RunDigest.decode(written[1], written[2:] if texts else EMPTY_TEXTS)
-            if found is not None and checksum == checksum_of_texts(*written):  # What is damaged is made anew.
-                made[run_id] = found
-        return made
+        digests: dict[str, RunDigest] = {}
+        for run_id, checksum, *columns in self._execute(query, json.dumps(list(run_ids))):
+            digest = RunDigest.decode(columns[1], columns[2:] if texts else EMPTY_TEXTS)
+            if digest is not None and checksum == checksum_of_texts(*columns):  # What is damaged is made anew.
+                digests[run_id] = digest
+        return digests
 
     def keep(self, digests: Mapping[str, RunDigest]) -> None:
         query = "SELECT run_id, number FROM run WHERE run_id IN (SELECT value FROM json_each(?))"
@@ -138,15 +138,15 @@ class SqliteIndex(SqliteQueries):
         """Write the index of words anew without those of removed runs, which FTS5 only marks as such, and take what was
         there out of the log. Unless it is due, a large index is not written for each of many removals.
         """
-        begun = monotonic()
-        if not self._has_removed_words or not (is_due or begun >= self._next_sweep):
+        start = monotonic()
+        if not self._has_removed_words or not (is_due or start >= self._next_sweep):
             return
         with self._transaction():
             self._execute("INSERT INTO digest_text (digest_text) VALUES ('optimize')")
         self._execute("PRAGMA wal_checkpoint(TRUNCATE)")
         self._has_removed_words = False
-        took = monotonic() - begun
-        self._next_sweep = 0.0 if took < _QUICK else begun + _SWEEP_PAUSE * took
+        took = monotonic() - start
+        self._next_sweep = 0.0 if took < _QUICK else start + _SWEEP_PAUSE * took
 
     def _take_words(self) -> None:
         """Bring the index of words up to date."""
@@ -160,7 +160,7 @@ class SqliteIndex(SqliteQueries):
 
 
 def _in_lower_case(text: object) -> str:
-    """As ours; SQLite's own knows the letters of ASCII alone."""
+    """Lowers letters as Python does; SQLite's own function knows ASCII alone."""
     return str(text).lower()
 
 

@@ -39,7 +39,7 @@ class RepairedRun(NamedTuple):
     """The repair of one run."""
 
     run_id: str
-    """Of a run that is lost with its row: `#7`, its number in the store."""
+    """The run's id; `#7`, its number in the store, where its row is lost too."""
     state: Literal["whole", "cut", "lost"]
     kept: int
     """Events."""
@@ -63,8 +63,8 @@ class Repair(NamedTuple):
         return not (self.lost_beside or self.lost_files) and all(run.state == "whole" for run in self.runs)
 
 
-class _Found(NamedTuple):
-    """The rows of a file by what they are."""
+class _Salvage(NamedTuple):
+    """The rows that can be read of a file, by table."""
 
     rows: Mapping[int, Mapping[int, bytes | None]]
     """Run number → position → body; None: it is not what was written."""
@@ -76,7 +76,7 @@ class _Found(NamedTuple):
     """Hash → content, as it was written."""
 
 
-class _Kept(NamedTuple):
+class _RunEntry(NamedTuple):
     """The parts of a run that enter the new store."""
 
     lines: Sequence[str]
@@ -131,50 +131,50 @@ def _read_healthy(copy: Path) -> Sequence[RepairedRun] | None:
                 tables.recall(kind, key)
             if tables.blobs.find_damaged():
                 return None
-        found = _find_rows(copy)
+        rows = _find_rows(copy)
     except StoreVersionError:
         raise
     except JournalError:
         return None
-    return None if set(found.rows) - set(found.names) else runs
+    return None if set(rows.rows) - set(rows.names) else runs
 
 
 def _read_whole(tables: SqliteTables, run_id: str) -> RepairedRun:
-    known = tables.find_writer(run_id)
-    if known is None:
+    writer = tables.find_writer(run_id)
+    if writer is None:
         raise StoreCorruptError(f"run '{run_id}' is not in the index")
-    return RepairedRun(run_id, "whole", len(tables.events(run_id, known[0].number, 0)), 0)
+    return RepairedRun(run_id, "whole", len(tables.events(run_id, writer[0].number, 0)), 0)
 
 
 def _save(path: Path, copy: Path) -> Repair:
-    found = _find_rows(copy)
-    read = [(number, _keep_until_gap(number, found)) for number in sorted({*found.rows, *found.names})]
-    kept: dict[str, _Kept] = {}
+    salvage = _find_rows(copy)
+    read = [(number, _keep_until_gap(number, salvage)) for number in sorted({*salvage.rows, *salvage.names})]
+    runs_by_id: dict[str, _RunEntry] = {}
     for number, one in sorted(read, key=lambda each: each[1].run.state == "lost"):
-        if one.run.run_id in kept:  # A removed run that damage to the list of free pages has brought back.
-            one = _Kept((), (), RepairedRun(f"#{number}", "lost", 0, one.run.kept, "another run has its id"))
-        kept[one.run.run_id] = one
-    if not kept:
+        if one.run.run_id in runs_by_id:  # A removed run that damage to the list of free pages has brought back.
+            one = _RunEntry((), (), RepairedRun(f"#{number}", "lost", 0, one.run.kept, "another run has its id"))
+        runs_by_id[one.run.run_id] = one
+    if not runs_by_id:
         raise StoreCorruptError(f"{path} holds no run that can be read, or is no store of FlowEngine at all")
-    made = copy.with_name("repaired.db")
-    lost, lost_files = _write(made, list(kept.values()), found)
-    runs = [each.run for each in kept.values()]
-    return Repair(_put_beside(path, made), runs, found.lost_beside + lost, lost_files)
+    target = copy.with_name("repaired.db")
+    lost_count, lost_files = _write(target, list(runs_by_id.values()), salvage)
+    runs = [each.run for each in runs_by_id.values()]
+    return Repair(_put_beside(path, target), runs, salvage.lost_beside + lost_count, lost_files)
 
 
-def _find_rows(copy: Path) -> _Found:
+def _find_rows(copy: Path) -> _Salvage:
     if not copy.stat().st_size:
-        return _Found({}, {}, {}, 0, {})
+        return _Salvage({}, {}, {}, 0, {})
     with copy.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as data:
         return _sort_rows(read_rows(data))
 
 
-def _sort_rows(rows: Iterable[SavedRow]) -> _Found:
+def _sort_rows(rows: Iterable[SavedRow]) -> _Salvage:
     events: dict[int, dict[int, bytes | None]] = defaultdict(dict)
     names: dict[int, tuple[str, bool]] = {}
     beside: dict[tuple[str, str], Any] = {}
     blobs: dict[str, bytes] = {}
-    lost = 0
+    lost_count = 0
     for key, values in rows:
         if key is not None and _is_blob(values):
             blobs[values[1].decode()] = values[3]
@@ -189,8 +189,8 @@ def _sort_rows(rows: Iterable[SavedRow]) -> _Found:
                 name, value = _check_beside(values)
                 beside[name] = value
             except (JournalError, UnicodeError):
-                lost += 1
-    return _Found(events, names, beside, lost, blobs)
+                lost_count += 1
+    return _Salvage(events, names, beside, lost_count, blobs)
 
 
 _RUN_COLUMNS: Final = range(9, 13)
@@ -227,20 +227,20 @@ def _check_beside(values: Sequence[Any]) -> tuple[tuple[str, str], Any]:
     return (kind, key), decode_value(text)
 
 
-def _keep_until_gap(number: int, found: _Found) -> _Kept:
+def _keep_until_gap(number: int, salvage: _Salvage) -> _RunEntry:
     """The run up to its first gap."""
-    rows = found.rows.get(number, {})
-    name, had_ended = found.names.get(number, (f"#{number}", False))
-    known = max(rows, default=number * SPAN - 1) - number * SPAN + 1
+    rows = salvage.rows.get(number, {})
+    name, had_ended = salvage.names.get(number, (f"#{number}", False))
+    length = max(rows, default=number * SPAN - 1) - number * SPAN + 1
     lines, events, reason = _read_lines(number, rows)
     if not events or not isinstance(events[0], RunStarted):
-        return _Kept((), (), RepairedRun(name, "lost", 0, known, reason or "its events are gone"))
+        return _RunEntry((), (), RepairedRun(name, "lost", 0, length, reason or "its events are gone"))
     started = events[0].run_id
     if not reason and had_ended and end_of(events) is None:
         reason = f"event {len(events)} is missing"
     state = "cut" if reason else "whole"
-    return _Kept(
-        lines, events, RepairedRun(started, state, len(events), max(known - len(events), bool(reason)), reason)
+    return _RunEntry(
+        lines, events, RepairedRun(started, state, len(events), max(length - len(events), bool(reason)), reason)
     )
 
 
@@ -267,13 +267,13 @@ def _read_lines(number: int, rows: Mapping[int, bytes | None]) -> tuple[list[str
     return lines, events, ""
 
 
-def _write(path: Path, kept: Sequence[_Kept], found: _Found) -> tuple[int, int]:
+def _write(path: Path, entries: Sequence[_RunEntry], salvage: _Salvage) -> tuple[int, int]:
     """Make the new store; how many of the values beside the runs it could not take, and how many files are gone."""
     lost_files = set[str]()
 
     def own(owner: str, text: str) -> None:
         for blob in named_blobs(text):
-            content = found.blobs.get(blob)
+            content = salvage.blobs.get(blob)
             if content is None:
                 lost_files.add(blob)
             else:
@@ -281,30 +281,30 @@ def _write(path: Path, kept: Sequence[_Kept], found: _Found) -> tuple[int, int]:
 
     writer = SqliteWriter(SqliteTables(path, connect(path, "process", 0)))
     with closing(writer):
-        for lines, events, run in kept:
+        for lines, events, run in entries:
             if run.state == "lost":
                 continue
             started = cast("RunStarted", events[0])
-            held = writer.begin(run_row(run.run_id, started, ""), lines[0], session_of(started))
-            assert held is not None  # Each id is there once.
+            hold = writer.begin(run_row(run.run_id, started, ""), lines[0], session_of(started))
+            assert hold is not None  # Each id is there once.
             own(run.run_id, lines[0])
             for index, line in enumerate(lines[1:], 1):
                 own(run.run_id, line)
-                writer.add(held.number * SPAN + index, line)
+                writer.add(hold.number * SPAN + index, line)
             end = end_of(events)
-            writer.changes.append(releasing(held) if end is None else finishing(held, end))
+            writer.changes.append(releasing(hold) if end is None else finishing(hold, end))
             writer.write()
-        lost = 0
-        for (kind, key), value in found.beside.items():
+        lost_count = 0
+        for (kind, key), value in salvage.beside.items():
             try:
                 own(beside_owner(kind, key), encode_value(value))
                 writer.tables.revise(kind, key, lambda _, value=value: value)
             except JournalError:
-                lost += 1
-    return lost, len(lost_files)
+                lost_count += 1
+    return lost_count, len(lost_files)
 
 
-def _put_beside(path: Path, made: Path) -> Path:
+def _put_beside(path: Path, source: Path) -> Path:
     """Move the new store to the first free name beside the old one."""
     number = 1
     while True:
@@ -314,5 +314,5 @@ def _put_beside(path: Path, made: Path) -> Path:
         except FileExistsError:
             number += 1
             continue
-        os.replace(made, target)
+        os.replace(source, target)
         return target

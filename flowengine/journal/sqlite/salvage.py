@@ -54,8 +54,8 @@ class _Pages:
         while 0 < trunk <= self.count and trunk not in free:
             free.add(trunk)
             page = self._page(trunk)
-            listed = min(_number(page[4:8]), self._size // 4 - 2)
-            free.update(_number(page[at : at + 4]) for at in range(8, 8 + 4 * listed, 4))
+            count = min(_number(page[4:8]), self._size // 4 - 2)
+            free.update(_number(page[at : at + 4]) for at in range(8, 8 + 4 * count, 4))
             trunk = _number(page[:4])
         return free
 
@@ -95,14 +95,14 @@ class _Pages:
         least = (size - 12) * 32 // 255 - 23
         here = least + (length - least) % (size - 4)
         here = here if here <= most else least
-        parts, left = [page[at : at + here]], length - here
+        parts, rest = [page[at : at + here]], length - here
         following = _number(page[at + here : at + here + 4])
-        while left > 0:
+        while rest > 0:
             if not 0 < following <= self.count:
                 raise ValueError("the chain ends")
             more = self._page(following)
-            parts.append(more[4 : 4 + left])
-            left -= size - 4
+            parts.append(more[4 : 4 + rest])
+            rest -= size - 4
             following = _number(more[:4])
         return b"".join(parts)
 
@@ -116,31 +116,31 @@ def _values(record: bytes) -> Sequence[Any]:
     values: list[Any] = []
     for kind in kinds:
         size = (kind - 12) // 2 if kind >= 12 else _INTEGERS.get(kind, 8 if kind == 7 else 0)
-        found = record[at : at + size]
-        if len(found) != size:
+        content = record[at : at + size]
+        if len(content) != size:
             raise ValueError("the row ends")
-        values.append(_value(kind, found))
+        values.append(_value(kind, content))
         at += size
     return values
 
 
-def _value(kind: int, found: bytes) -> Any:
+def _value(kind: int, content: bytes) -> Any:
     if kind >= 12:
-        return found
+        return content
     if kind == 7:
-        return struct.unpack(">d", found)[0]
-    return int.from_bytes(found, "big", signed=True) if kind in _INTEGERS else {8: 0, 9: 1}.get(kind)
+        return struct.unpack(">d", content)[0]
+    return int.from_bytes(content, "big", signed=True) if kind in _INTEGERS else {8: 0, 9: 1}.get(kind)
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
     """A number of one to nine bytes, and where it ends."""
-    found = 0
+    value = 0
     for index in range(8):
         byte = data[at + index]
-        found = found << 7 | byte & 0x7F
+        value = value << 7 | byte & 0x7F
         if byte < 0x80:
-            return found, at + index + 1
-    return found << 8 | data[at + 8], at + 9
+            return value, at + index + 1
+    return value << 8 | data[at + 8], at + 9
 
 
 def _number(data: bytes) -> int:

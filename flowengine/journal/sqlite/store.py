@@ -49,7 +49,7 @@ class SQLiteJournal:
     def __init__(
         self,
         run_id: str,
-        held: Held | None,
+        hold: Held | None,
         length: int,
         writer: SqliteWriter,
         owner: str,
@@ -58,12 +58,12 @@ class SQLiteJournal:
         release: Callable[[], None],
     ) -> None:
         self._run_id = run_id
-        self._held = held
-        self._is_ours = held is not None
+        self._hold = hold
+        self._is_ours = hold is not None
         """Whether the run's row names us as its writer."""
-        self._next = length if held is None else held.number * SPAN + length
-        self._digest = DigestBuilder() if held is None else None
-        """What the end of the run is listed with; None: not all of the run was seen here."""
+        self._next = length if hold is None else hold.number * SPAN + length
+        self._digest = DigestBuilder() if hold is None else None
+        """Builds the digest that the run's end is listed with; None: not all of the run was seen here."""
         self._writer = writer
         self._owner = owner
         self._waits = waits
@@ -76,7 +76,7 @@ class SQLiteJournal:
         if writer.failure is not None:
             raise writer.refusal()
         self._notes.note(body)
-        if type(event) in _SPECIAL or self._held is None:
+        if type(event) in _SPECIAL or self._hold is None:
             self._append_special(event, body)
             return
         writer.add(self._next, body)
@@ -84,32 +84,32 @@ class SQLiteJournal:
 
     def _append_special(self, event: Event, body: str) -> None:
         """The first event, one that changes the run's row, or one that its digest tells of."""
-        if self._held is None:
-            self._held = self._begin_run(event, body)
-            self._next = self._held.number * SPAN
+        if self._hold is None:
+            self._hold = self._begin_run(event, body)
+            self._next = self._hold.number * SPAN
             self._is_ours = True
         else:
             self._writer.add(self._next, body)
             if isinstance(event, RunFinished):
-                self._writer.changes.append(finishing(self._held, event))
+                self._writer.changes.append(finishing(self._hold, event))
                 self._is_ours = False
             elif isinstance(event, RunResumed):
-                self._writer.changes.append(resuming(self._held, self._owner))
+                self._writer.changes.append(resuming(self._hold, self._owner))
                 self._is_ours = True
         self._next += 1
         if self._digest is not None:
             self._digest.apply(event)
             if isinstance(event, RunFinished) and event.status != "running":
-                number = self._held.number
+                number = self._hold.number
                 self._writer.changes += digest_changes(number, self._digest.digest(self._next - number * SPAN))
 
     def _begin_run(self, event: Event, body: str) -> Held:
         if not isinstance(event, RunStarted):
             raise JournalError(f"the first event of a run is a RunStarted, not a {type(event).__name__}")
-        held = self._writer.begin(run_row(self._run_id, event, self._owner), body, session_of(event))
-        if held is None:  # since `create` looked
+        hold = self._writer.begin(run_row(self._run_id, event, self._owner), body, session_of(event))
+        if hold is None:  # since `create` looked
             raise _exists_error(self._run_id, self._writer.tables.path)
-        return held
+        return hold
 
     def commit(self, alone: bool = True, /) -> Awaitable[None] | None:
         if not self._waits:
@@ -124,9 +124,9 @@ class SQLiteJournal:
 
     def read(self, after: int = 0, /) -> Sequence[Event]:
         self._writer.write()
-        if self._held is None or after >= self._next - self._held.number * SPAN:
+        if self._hold is None or after >= self._next - self._hold.number * SPAN:
             return []
-        events = self._writer.tables.events(self._run_id, self._held.number, after)
+        events = self._writer.tables.events(self._run_id, self._hold.number, after)
         if self._digest is None and after == 0:
             self._digest = DigestBuilder.of(events)
         return events
@@ -136,8 +136,8 @@ class SQLiteJournal:
         release, self._release = self._release, None
         if release is not None:
             try:
-                if self._held is not None and self._is_ours:
-                    writer.changes.append(releasing(self._held))
+                if self._hold is not None and self._is_ours:
+                    writer.changes.append(releasing(self._hold))
                 writer.write()
             finally:
                 release()
@@ -172,26 +172,26 @@ class SQLiteStore:
         with self._open.reserve(run_id) as release:
             writer = self._writer()
             owner = writer.claim(self._locks)
-            known = writer.tables.find_writer(run_id)
-            if known is not None:
-                self._refuse_if_written(run_id, known[1])
+            writer_row = writer.tables.find_writer(run_id)
+            if writer_row is not None:
+                self._refuse_if_written(run_id, writer_row[1])
                 raise _exists_error(run_id, self.path)
             return self._journal(run_id, None, 0, writer, owner, release)
 
     def open(self, run_id: str, /) -> SQLiteJournal:
-        known = self._find_known(run_id)
+        writer_row = self._find_known(run_id)
         with self._open.reserve(run_id) as release:
             writer = self._writer()
             owner = writer.claim(self._locks)
-            self._refuse_if_written(run_id, known[1])
-            held = writer.tables.take_over(*known, owner)
-            if held is None:
+            self._refuse_if_written(run_id, writer_row[1])
+            hold = writer.tables.take_over(*writer_row, owner)
+            if hold is None:
                 raise RunBusyError(f"run '{run_id}' is being written by another process, which has just begun")
-            return self._journal(run_id, held, writer.tables.length(held.number), writer, owner, release)
+            return self._journal(run_id, hold, writer.tables.length(hold.number), writer, owner, release)
 
     def events(self, run_id: str, after: int = 0, /) -> Sequence[Event]:
-        held, _ = self._find_known(run_id)
-        return self._writer().tables.events(run_id, held.number, after)
+        hold, _ = self._find_known(run_id)
+        return self._writer().tables.events(run_id, hold.number, after)
 
     def list(self) -> Sequence[RunInfo]:
         return self._writer().tables.runs() if self._is_there() else ()
@@ -205,12 +205,12 @@ class SQLiteStore:
         return [run_id for run_id, owner in owners.items() if owner not in living]
 
     def remove(self, run_id: str, /) -> None:
-        held, before = self._find_known(run_id)
+        hold, before = self._find_known(run_id)
         with self._open.reserve(run_id) as release:
             writer = self._writer()
             owner = writer.claim(self._locks)
             self._refuse_if_written(run_id, before)
-            if not writer.tables.remove(run_id, held, before, owner):
+            if not writer.tables.remove(run_id, hold, before, owner):
                 raise RunBusyError(f"run '{run_id}' is being written by another process, which has just begun")
             forget_run(self, run_id)
             writer.tables.index.sweep(is_due=False)  # From here on nothing of it can be read in the file.
@@ -283,24 +283,24 @@ class SQLiteStore:
             ) from error
 
     def _journal(
-        self, run_id: str, held: Held | None, length: int, writer: SqliteWriter, owner: str, release: Callable[[], None]
+        self, run_id: str, hold: Held | None, length: int, writer: SqliteWriter, owner: str, release: Callable[[], None]
     ) -> SQLiteJournal:
         if self.durability == "full":
             grow_log(self.path, writer.tables.connection)
         return SQLiteJournal(
-            run_id, held, length, writer, owner, self.durability != "memory", BlobNotes(self, run_id), release
+            run_id, hold, length, writer, owner, self.durability != "memory", BlobNotes(self, run_id), release
         )
 
     def _run_ids(self) -> Sequence[str]:
         return self._writer().tables.run_ids() if self._is_there() else ()
 
     def _find_known(self, run_id: str) -> tuple[Held, str | None]:
-        known = self._writer().tables.find_writer(run_id) if self._is_there() else None
-        if known is None:
+        writer_row = self._writer().tables.find_writer(run_id) if self._is_there() else None
+        if writer_row is None:
             if run_id in (known_ids := self._run_ids()):
                 raise damage(self.path, f"is damaged, run '{run_id}' is in its list and not in its index")
             raise no_such_run(run_id, known_ids, str(self.path))
-        return known
+        return writer_row
 
     def _refuse_if_written(self, run_id: str, owner: str | None) -> None:
         """By another process or store; what our own writers write, `OpenRuns` knows better."""

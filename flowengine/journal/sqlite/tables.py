@@ -71,23 +71,23 @@ def run_row(run_id: str, event: RunStarted, owner: str) -> Sequence[Any]:
     return run_id, flow, "running", event.at, path, owner, labels, checksum
 
 
-def finishing(held: Held, event: RunFinished) -> Change:
+def finishing(hold: Held, event: RunFinished) -> Change:
     """The run's end, and that it has no writer any more; `running`: another process is to go on with it."""
     if event.status == "running":
-        return "UPDATE run SET status = 'running', owner = NULL WHERE number = ? AND epoch = ?", held
+        return "UPDATE run SET status = 'running', owner = NULL WHERE number = ? AND epoch = ?", hold
     statement = "UPDATE run SET status = ?, finished = ?, ended = ?, owner = NULL WHERE number = ? AND epoch = ?"
-    return statement, (event.status, event.at, checksum_of_texts(event.status, float(event.at)), *held)
+    return statement, (event.status, event.at, checksum_of_texts(event.status, float(event.at)), *hold)
 
 
-def resuming(held: Held, owner: str) -> Change:
+def resuming(hold: Held, owner: str) -> Change:
     statement = (
         "UPDATE run SET status = 'running', finished = NULL, ended = NULL, owner = ? WHERE number = ? AND epoch = ?"
     )
-    return statement, (owner, *held)
+    return statement, (owner, *hold)
 
 
-def releasing(held: Held) -> Change:
-    return "UPDATE run SET owner = NULL WHERE number = ? AND epoch = ?", held
+def releasing(hold: Held) -> Change:
+    return "UPDATE run SET owner = NULL WHERE number = ? AND epoch = ?", hold
 
 
 class SqliteTables(SqliteQueries):
@@ -116,14 +116,14 @@ class SqliteTables(SqliteQueries):
         query = "SELECT CAST(run_id AS TEXT), CAST(owner AS TEXT) FROM run WHERE status = 'running'"
         return dict(self._execute(query))
 
-    def take_over(self, held: Held, before: str | None, owner: str) -> Held | None:
+    def take_over(self, hold: Held, before: str | None, owner: str) -> Held | None:
         """The run with a new writer; None where another was faster."""
         statement = "UPDATE run SET owner = ?, epoch = epoch + 1 WHERE number = ? AND epoch = ? AND owner IS ?"
         try:
-            taken = self.connection.execute(statement, (owner, *held, before)).rowcount
+            row_count = self.connection.execute(statement, (owner, *hold, before)).rowcount
         except SQLITE_ERRORS as error:
             raise store_error(self.path, error) from error
-        return Held(held.number, held.epoch + 1) if taken else None
+        return Held(hold.number, hold.epoch + 1) if row_count else None
 
     def length(self, number: int) -> int:
         """Returns the number of events of a run."""
@@ -155,8 +155,8 @@ class SqliteTables(SqliteQueries):
                 raise no_such_run(run_id, self.run_ids(), str(self.path))
             raise damage(self.path, f"is damaged, run '{run_id}' has no beginning")
         if after == 0 and rows[0][3] in _ENDED and end_of(events) is None:
-            found = f"is damaged, the end of run '{run_id}' is missing, from event {len(events)} on"
-            raise damage(self.path, found)
+            problem = f"is damaged, the end of run '{run_id}' is missing, from event {len(events)} on"
+            raise damage(self.path, problem)
         return events
 
     def runs(self, tail: str = "run ORDER BY started DESC, number DESC", values: Sequence[Any] = ()) -> list[RunInfo]:
@@ -235,18 +235,18 @@ class SqliteTables(SqliteQueries):
             if files or named_blobs(before or ""):
                 self.blobs.own_beside(kind, key, files)
 
-    def remove(self, run_id: str, held: Held, before: str | None, owner: str) -> bool:
+    def remove(self, run_id: str, hold: Held, before: str | None, owner: str) -> bool:
         """Delete a run with its events and files, unless another writer was faster; what stood there is overwritten."""
         self._execute("PRAGMA secure_delete = ON")
         with self._transaction():
-            taken = self.take_over(held, before, owner)
-            if taken is not None:
-                first = held.number * SPAN
+            new_hold = self.take_over(hold, before, owner)
+            if new_hold is not None:
+                first = hold.number * SPAN
                 self._execute("DELETE FROM event WHERE position >= ? AND position < ?", first, first + SPAN)
-                self._execute("DELETE FROM run WHERE number = ?", held.number)
-                self.index.drop(held.number)
+                self._execute("DELETE FROM run WHERE number = ?", hold.number)
+                self.index.drop(hold.number)
                 self.blobs.drop(run_id)
-        return taken is not None
+        return new_hold is not None
 
     def _bind_files(self) -> AbstractContextManager[None]:
         return nullcontext() if self._source is None else binding_files(self._source)

@@ -53,8 +53,8 @@ class Ownership:
 def claim(folder: Path) -> Ownership:
     """A new name with its lock; the files of writers that died are removed."""
     try:
-        for left in _list_writers(folder):
-            is_alive(folder, left)
+        for file in _list_writers(folder):
+            is_alive(folder, file)
         while True:
             path = folder / f"{os.getpid()}-{os.urandom(6).hex()}"
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
@@ -170,8 +170,8 @@ class SqliteWriter:
         execute = self._execute
         try:
             execute("BEGIN IMMEDIATE")
-            made = execute(_RUN, row)
-            number = cast("int", made.lastrowid) if made.rowcount else None
+            cursor = execute(_RUN, row)
+            number = cast("int", cursor.lastrowid) if cursor.rowcount else None
             if number is not None:
                 execute(_EVENT, _add_checksum((number * SPAN, body)))
             if number is not None and session:

@@ -185,7 +185,7 @@ async def submit_runs(
     def put(connection: psycopg.Connection[Any], begun: Beginnings) -> None:
         nonlocal new
         for start in starts:
-            refuse_another(start, begun.known.get(start.run_id))
+            refuse_another(start, begun.earlier.get(start.run_id))
         new = frozenset(begun.new)
         put_jobs(connection, [job_of(run_id, queue, priority, at, after=1) for run_id in runs if run_id in new])
 
