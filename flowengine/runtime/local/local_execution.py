@@ -123,7 +123,7 @@ class LocalExecution:
                 await _close_quietly(journal, *([end] if is_stopped and not has_ended else []))
             raise
         await journal.close()
-        if mail.given and finished.status in ("succeeded", "partial"):
+        if mail.keys and finished.status in ("succeeded", "partial"):
             mail.forget()
         return Run(self.plan, self.run_id, walk, finished, partial(self.store.events, self.run_id), self.limits)
 
