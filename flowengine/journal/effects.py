@@ -18,13 +18,13 @@ Decided = tuple[str, EffectDecided]
 
 def pending_calls(records: Iterable[Any]) -> list[ToolCall]:
     """The external calls among a node's records that began and neither ended nor were decided about."""
-    begun: dict[tuple[str, int], ToolCall] = {}
+    open_calls: dict[tuple[str, int], ToolCall] = {}
     for record in records:
         if type(record) is ToolCall and record.started:
-            begun[record.key, record.occurrence] = record
+            open_calls[record.key, record.occurrence] = record
         elif type(record) is ToolCall or type(record) is EffectDecided:
-            begun.pop((record.key, record.occurrence), None)
-    return list(begun.values())
+            open_calls.pop((record.key, record.occurrence), None)
+    return list(open_calls.values())
 
 
 def name_calls(node: str, calls: Sequence[ToolCall]) -> Mapping[str, ToolCall]:
@@ -38,12 +38,12 @@ def name_calls(node: str, calls: Sequence[ToolCall]) -> Mapping[str, ToolCall]:
     if len(calls) == 1:
         return {node: calls[0]}
     numbers = Counter[str]()
-    named: dict[str, ToolCall] = {}
+    calls_by_name: dict[str, ToolCall] = {}
     for call in calls:
         numbers[call.name] += 1
         number = numbers[call.name]
-        named[f"{node}:{call.name}" if number == 1 else f"{node}:{call.name}:{number}"] = call
-    return named
+        calls_by_name[f"{node}:{call.name}" if number == 1 else f"{node}:{call.name}:{number}"] = call
+    return calls_by_name
 
 
 def decided_effects(
@@ -56,19 +56,19 @@ def decided_effects(
     """
     pending = {node: name_calls(node, calls) for node in attempts if (calls := pending_calls(attempts.of(node)))}
     _check_names(run_id, {*pending, *(path for calls in pending.values() for path in calls)}, retry, done)
-    found: list[Decided] = []
+    decisions: list[Decided] = []
     undecided: list[UndecidedCall] = []
     for node, calls in pending.items():
         for path, call in calls.items():
             name = path if path in retry or path in done else node
             if name in retry or name in done:
                 decision = "retry" if name in retry else "done"
-                found.append((node, EffectDecided(call.name, call.arguments, call.key, call.occurrence, decision)))
+                decisions.append((node, EffectDecided(call.name, call.arguments, call.key, call.occurrence, decision)))
             else:
                 undecided.append(UndecidedCall(node, call.name, call.arguments, path))
     if undecided:
         raise EffectPendingError(run_id, undecided)
-    return found
+    return decisions
 
 
 def _check_names(run_id: str, pending: Collection[str], retry: Collection[str], done: Collection[str]) -> None:

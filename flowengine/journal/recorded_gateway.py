@@ -39,10 +39,10 @@ class RecordedGateway:
         self._replay = Replay(recorded)
 
     async def complete(self, model: Model, request: Request, *, purpose: str) -> Reply:
-        key, seen = request.key(), self._inner.seen
-        reply = self._replay.take_reply(key, seen[key])
+        key, counts = request.key(), self._inner.seen
+        reply = self._replay.take_reply(key, counts[key])
         if reply is not None:
-            seen[key] += 1
+            counts[key] += 1
             return reply
         difference = self._replay.difference(request, key, purpose)
         if difference is not None:
@@ -51,10 +51,10 @@ class RecordedGateway:
         return await self._inner.complete(model, request, purpose=purpose)
 
     async def call_tool(self, tool: Tool, arguments: Mapping[str, Any]) -> ToolResult:
-        key, seen = tool_key(tool.name, arguments), self._inner.seen
-        result = self._replay.take_tool_result(key, seen[key])
+        key, counts = tool_key(tool.name, arguments), self._inner.seen
+        result = self._replay.take_tool_result(key, counts[key])
         if result is not None:
-            seen[key] += 1
+            counts[key] += 1
             return result
         return await self._inner.call_tool(tool, arguments)
 

@@ -37,10 +37,10 @@ class AbandonableBody:
         self.error: BaseException | None = None
         self.overran = False
         """Whether its time was up, or it was cancelled, before it ended."""
-        self._heard: _CutListener | None = None
+        self._cut_listener: _CutListener | None = None
         if isinstance(context, NodeContext):
-            self._heard = _CutListener(context.runtime.listener)
-            context = context.with_(runtime=context.runtime.heard_by(self._heard))
+            self._cut_listener = _CutListener(context.runtime.listener)
+            context = context.with_(runtime=context.runtime.heard_by(self._cut_listener))
         self._scope = anyio.CancelScope(deadline=deadline)
         self._shield = anyio.CancelScope()  # Shielded, it keeps the body's cancellation from being told all the time.
         self._task = asyncio.create_task(self._run(node, context))
@@ -72,8 +72,8 @@ class AbandonableBody:
 
     def leave_behind(self) -> None:
         """Nothing waits for it from here on, and nothing that it tells is heard."""
-        if self._heard is not None:
-            self._heard.is_cut = True
+        if self._cut_listener is not None:
+            self._cut_listener.is_cut = True
         _left.add(self._task)
         self._task.add_done_callback(_left.discard)
         for task in _with_those_below(self._task):

@@ -60,8 +60,8 @@ class ApprovalNode(FlowNode):
             raise DefinitionError("there is nothing to choose from: give at least one choice")
         check_least("expires", expires, 0)
         if (expires is None) != (on_expire is None):
-            given, lacks = ("expires", "on_expire") if on_expire is None else ("on_expire", "expires")
-            raise DefinitionError(f"'{given}' goes with '{lacks}', which is missing")
+            present, lacks = ("expires", "on_expire") if on_expire is None else ("on_expire", "expires")
+            raise DefinitionError(f"'{present}' goes with '{lacks}', which is missing")
         if on_expire is not None and on_expire not in targets:
             near = did_you_mean(on_expire, targets) or f"; there are {', '.join(targets)}"
             raise DefinitionError(f"on_expire names no choice: '{on_expire}'{near}")
@@ -82,19 +82,19 @@ class ApprovalNode(FlowNode):
 
     async def run(self, context: Context, /) -> Ended:
         recorded = context.runtime.recorded
-        asked = next((each for each in recorded if type(each) is ApprovalRequested), None)
-        if asked is None:
-            asked = self._question(context)
-            await context.runtime.note(asked)
-        answered = next((each for each in recorded if type(each) is Answered), None)
-        if answered is None and asked.expires is not None and asked.expires <= self._clock():
-            answered = Answered(asked.on_expire or "", by="expired")
-            await context.runtime.note(answered)
-        if answered is None:
+        question = next((each for each in recorded if type(each) is ApprovalRequested), None)
+        if question is None:
+            question = self._question(context)
+            await context.runtime.note(question)
+        answer = next((each for each in recorded if type(each) is Answered), None)
+        if answer is None and question.expires is not None and question.expires <= self._clock():
+            answer = Answered(question.on_expire or "", by="expired")
+            await context.runtime.note(answer)
+        if answer is None:
             return Park()
-        output = {"choice": answered.choice, "comment": answered.comment, "by": answered.by, "form": answered.form}
-        given = digest_handed(context, {"message": asked.message})
-        return NodeResult(output, route=answered.choice, given=given)
+        output = {"choice": answer.choice, "comment": answer.comment, "by": answer.by, "form": answer.form}
+        digest = digest_handed(context, {"message": question.message})
+        return NodeResult(output, route=answer.choice, given=digest)
 
     @property
     def asks_by_default(self) -> bool:
@@ -112,8 +112,10 @@ class ApprovalNode(FlowNode):
         with USER_CODE:
             notify = None if self.notify is None else self.notify(context)
             message = self.handed(context)["message"]
-        asked = ApprovalRequested(message, list(self._routes), self.form, expires, self.on_expire)
-        return asked._replace(approvers=self.approvers, notify=notify, describe=self.describe, form_for=self.form_for)
+        question = ApprovalRequested(message, list(self._routes), self.form, expires, self.on_expire)
+        return question._replace(
+            approvers=self.approvers, notify=notify, describe=self.describe, form_for=self.form_for
+        )
 
     def identity(self) -> Sequence[Any]:
         who = (self.approvers,) if self.approvers else ()

@@ -54,8 +54,8 @@ def _is_authors(module: str, file: str | None) -> bool:
 def is_authors_function(function: FunctionType) -> bool:
     file = function.__code__.co_filename
     # Code that was made from a text has the place of no file, and a function that was wrapped the name of another.
-    named = function.__globals__.get("__name__")
-    return _is_authors(str(named or function.__module__ or "__main__"), file)
+    module_name = function.__globals__.get("__name__")
+    return _is_authors(str(module_name or function.__module__ or "__main__"), file)
 
 
 def is_authors_module(name: str) -> bool:
@@ -99,7 +99,7 @@ class NamesInCode(NamedTuple):
 
     used: Mapping[str, NameUse]
     """Names of the module, and of variables of functions around."""
-    written: frozenset[str]
+    stores: frozenset[str]
     attributes: frozenset[str]
     imports: Sequence[tuple[str, int]]
     """Module → how many packages up it is looked for."""
@@ -108,7 +108,7 @@ class NamesInCode(NamedTuple):
 @lru_cache(maxsize=8192)
 def names_in_code(code: CodeType) -> NamesInCode:
     used: dict[str, NameUse] = {}
-    written: set[str] = set()
+    stores: set[str] = set()
     attributes: set[str] = set()
     imports: list[tuple[str, int]] = []
     instructions = list(dis.get_instructions(code))
@@ -116,7 +116,7 @@ def names_in_code(code: CodeType) -> NamesInCode:
         if at.opname in _LOADING:
             used[at.argval] = max(used.get(at.argval, NameUse.FILLED), _use(following))
         elif at.opname in ("STORE_GLOBAL", "DELETE_GLOBAL"):
-            written.add(at.argval)
+            stores.add(at.argval)
         elif at.opname == "IMPORT_NAME":
             level = instructions[number - 2].argval
             imports.append((at.argval, level if isinstance(level, int) else 0))
@@ -127,10 +127,10 @@ def names_in_code(code: CodeType) -> NamesInCode:
             inner = names_in_code(each)
             for name, use in inner.used.items():
                 used[name] = max(used.get(name, NameUse.FILLED), use)
-            written |= inner.written
+            stores |= inner.stores
             attributes |= inner.attributes
             imports += inner.imports
-    return NamesInCode(used, frozenset(written), frozenset(attributes), imports)
+    return NamesInCode(used, frozenset(stores), frozenset(attributes), imports)
 
 
 def _use(following: dis.Instruction | None) -> NameUse:

@@ -53,11 +53,11 @@ class ApprovalGateway:
         self._approvers = approvers
         self._words = words
         self._refuse = refuse
-        asked = [each for each in recorded if type(each) is ApprovalRequested and each.tool]
-        self._asked = {_Question(each.key, each.occurrence): each for each in asked}
+        requests = [each for each in recorded if type(each) is ApprovalRequested and each.tool]
+        self._requests = {_Question(each.key, each.occurrence): each for each in requests}
         self._answers = {each.name: each for each in recorded if type(each) is Answered}
-        self._numbers = Counter(each.tool for each in asked)
-        self._seen = Counter[str]()
+        self._numbers = Counter(each.tool for each in requests)
+        self._occurrences = Counter[str]()
 
     async def complete(self, model: Model, request: Request, *, purpose: str) -> Reply:
         return await self._inner.complete(model, request, purpose=purpose)
@@ -69,22 +69,22 @@ class ApprovalGateway:
         if not tool.approve:
             return await self._inner.call_tool(tool, arguments)
         key = tool_key(tool.name, arguments)
-        question = _Question(key, self._seen[key])
-        self._seen[key] += 1
-        asked = self._asked.get(question)
-        if asked is None:
+        question = _Question(key, self._occurrences[key])
+        self._occurrences[key] += 1
+        request = self._requests.get(question)
+        if request is None:
             problem = _find_problem(tool, arguments)
             if problem is not None:
                 return failed_result(problem)
-            asked = self._make_question(tool, arguments, question)
-            await self.note(asked)
-        answered = self._answers.get(asked.name)
-        if answered is None:
+            request = self._make_question(tool, arguments, question)
+            await self.note(request)
+        answer = self._answers.get(request.name)
+        if answer is None:
             raise AwaitsPerson
-        if answered.choice != ACCEPT:
-            return self._refuse(self._explain_refusal(tool, answered))
-        given = arguments if answered.form is None else cast("Mapping[str, Any]", answered.form)
-        return await self._inner.call_tool(replace(tool, approve=None), given)
+        if answer.choice != ACCEPT:
+            return self._refuse(self._explain_refusal(tool, answer))
+        final_arguments = arguments if answer.form is None else cast("Mapping[str, Any]", answer.form)
+        return await self._inner.call_tool(replace(tool, approve=None), final_arguments)
 
     def _make_question(self, tool: Tool, arguments: Mapping[str, Any], question: _Question) -> ApprovalRequested:
         self._numbers[tool.name] += 1
@@ -103,8 +103,8 @@ class ApprovalGateway:
             approvers=self._approvers,
         )
 
-    def _explain_refusal(self, tool: Tool, answered: Answered) -> str:
-        comment = answered.comment.strip()
+    def _explain_refusal(self, tool: Tool, answer: Answered) -> str:
+        comment = answer.comment.strip()
         if not comment:
             return self._words("tools.refused", tool=tool.name)
         return self._words("tools.refused_because", tool=tool.name, comment=comment)

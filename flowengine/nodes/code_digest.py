@@ -49,7 +49,7 @@ class Handed:
     """
 
     def __init__(self) -> None:
-        self._known: dict[int, tuple[Any, str]] = {}
+        self._entries: dict[int, tuple[Any, str]] = {}
         """By the value's `id`, which is its own while the value is held here."""
 
     def digest(self, values: Mapping[str, Any]) -> str | None:
@@ -65,12 +65,12 @@ class Handed:
             return value
         if kind is not str and kind is not FrozenDict and kind is not FrozenList:
             return (digest_of(value),)  # It may change, or only this code sees it.
-        known = self._known.get(id(value))
-        if known is None:
-            if len(self._known) >= _REMEMBERED:
-                self._known.clear()
-            known = self._known[id(value)] = (value, digest_of(value))
-        return (known[1],)
+        entry = self._entries.get(id(value))
+        if entry is None:
+            if len(self._entries) >= _REMEMBERED:
+                self._entries.clear()
+            entry = self._entries[id(value)] = (value, digest_of(value))
+        return (entry[1],)
 
 
 def digest_handed(context: Context, values: Mapping[str, Any]) -> str | None:
@@ -86,37 +86,37 @@ class ViewDigests:
         self,
         graph: Graph,
         level: str,
-        left: Callable[[int], Any],
+        left_by: Callable[[int], Any],
         patches: Mapping[int, Mapping[str, Any]],
     ) -> None:
-        """`level`: the digest of what all its nodes see. `left`: what became of a node that is settled (`left_by`).
+        """`level`: the digest of what all its nodes see. `left_by`: what became of a node that is settled (`left_by`).
         `patches`: node → what it finds in shared state beside what its ancestors wrote."""
         self.graph = graph
         self._level = level
-        self._left_by = left
+        self._left_by = left_by
         self._patches = patches
-        self._left: dict[int, str] = {}
+        self._own_digests: dict[int, str] = {}
 
     def digest_view(self, number: int) -> str:
         """The digest of all that a node sees, whose ancestors are settled."""
         todo = [number]
         while todo:  # Not by recursion: a chain may have thousands of nodes.
             at = todo[-1]
-            unknown = [each for each in self.graph.parents[at] if each not in self._left]
+            unknown = [each for each in self.graph.parents[at] if each not in self._own_digests]
             if unknown:
                 todo += unknown
                 continue
             todo.pop()
-            if at != number and at not in self._left:
+            if at != number and at not in self._own_digests:
                 vertex = self.graph.vertices[at]
-                self._left[at] = digest_of([vertex.id, vertex.kind, self._above(at), self._left_by(at)])
+                self._own_digests[at] = digest_of([vertex.id, vertex.kind, self._above(at), self._left_by(at)])
         return self._above(number)
 
     def _above(self, number: int) -> str:
         graph, parents = self.graph, self.graph.parents[number]
         order = [graph.ids[each] for each in graph.ancestry.of(number)] if len(parents) > 1 else ()
         patch = self._patches.get(number)
-        return digest_of([self._level, dict(patch or {}), [self._left[each] for each in parents], list(order)])
+        return digest_of([self._level, dict(patch or {}), [self._own_digests[each] for each in parents], list(order)])
 
 
 def left_by(result: NodeResult | None, failure: Sequence[str] | None, status: str) -> Any:
@@ -128,9 +128,9 @@ def left_by(result: NodeResult | None, failure: Sequence[str] | None, status: st
     return status if failure is None else list(failure)
 
 
-def level_digest(inputs: Mapping[str, Any], env: Mapping[str, str], state: Any, kept: Mapping[str, Any]) -> str:
+def level_digest(inputs: Mapping[str, Any], env: Mapping[str, str], state: Any, kept_values: Mapping[str, Any]) -> str:
     """The digest of what all nodes of a flow's own level see."""
-    return digest_of([sorted(inputs.items()), sorted(env.items()), state, sorted(kept.items())])
+    return digest_of([sorted(inputs.items()), sorted(env.items()), state, sorted(kept_values.items())])
 
 
 def views_of(walk: Walk, definition: Callable[[str], str], outside: str = "") -> ViewDigests:
@@ -144,11 +144,11 @@ def views_of(walk: Walk, definition: Callable[[str], str], outside: str = "") ->
         return left_by(walk.result_of(number), failure, walk.status_of(number))
 
     store, root = walk.store, walk.store.root
-    rules, kept = state_rules(store.keys), dict(KeptView(store, root, _as_it_is))
-    level = level_digest(walk.inputs, walk.env, rules, kept)
+    rules, kept_values = state_rules(store.keys), dict(KeptView(store, root, _as_it_is))
+    level = level_digest(walk.inputs, walk.env, rules, kept_values)
     if walk.prefix:
-        found = dict(StateView(store, root, _as_it_is)), [store.owned(root, key) for key in ENGINE_OWNED]
-        level = digest_of([level, outside, dict(walk.variables), *found])
+        parts = dict(StateView(store, root, _as_it_is)), [store.owned(root, key) for key in ENGINE_OWNED]
+        level = digest_of([level, outside, dict(walk.variables), *parts])
     return ViewDigests(walk.graph, level, left, walk.patches)
 
 

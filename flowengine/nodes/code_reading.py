@@ -104,10 +104,10 @@ _SEEN: Final[OrderedDict[int, _Seen]] = OrderedDict()
 
 def _first_parts(value: Any, parts: Sequence[str | _Lead]) -> tuple[Sequence[str | _Lead], bool]:
     """What a value consisted of when it was first seen, and whether it has changed since."""
-    known = _SEEN.get(id(value))
-    if known is not None and known.find() is value:
+    entry = _SEEN.get(id(value))
+    if entry is not None and entry.find() is value:
         _SEEN.move_to_end(id(value))
-        return known.parts, _without_leads(known.parts) != _without_leads(parts)
+        return entry.parts, _without_leads(entry.parts) != _without_leads(parts)
     try:
         find: Callable[[], Any] = ref(value)
     except TypeError:
@@ -166,8 +166,8 @@ class _Reader:
     def __init__(self) -> None:
         self.gaps: dict[str, None] = {}
         self._numbers: dict[int, int] = {}
-        self._held: list[Any] = []
-        """What has a number, so that nothing else comes to have its `id`."""
+        self._referents: list[Any] = []
+        """The values with a number: they live on, so that nothing else comes to have their `id`."""
         self._modules: set[tuple[int, frozenset[str] | None]] = set()
         """What has been read of which module: they may lead to one another."""
         self._waiting: deque[_Lead] = deque()
@@ -191,15 +191,15 @@ class _Reader:
         if _is_code(value):
             return self._number(_Lead(where, value))
         gaps, plain = len(self.gaps), _plain(value)
-        written: list[str | _Lead] = []
+        token_parts: list[str | _Lead] = []
         if plain is not None:
-            written.append(plain)
+            token_parts.append(plain)
         else:
             try:
-                self._write(where, value, written, {})
+                self._write(where, value, token_parts, {})
             except RecursionError:
                 self._tell_gap(where, "it is nested too deep")
-        parts, has_changed = _first_parts(value, written)
+        parts, has_changed = _first_parts(value, token_parts)
         if has_changed and len(self.gaps) == gaps:
             self._tell_gap(where, "it has changed while the program runs")
         return "".join(each if isinstance(each, str) else self._number(each) for each in parts)
@@ -209,7 +209,7 @@ class _Reader:
         number = self._numbers.get(id(value))
         if number is None:
             number = self._numbers[id(value)] = len(self._numbers)
-            self._held.append(value)
+            self._referents.append(value)
             self._waiting.append(lead)
         return f"#{number}"
 
@@ -264,26 +264,26 @@ class _Reader:
             yield from self._globals(function, name)
 
     def _globals(self, function: FunctionType, name: str) -> Iterator[str]:
-        names, known = names_in_code(function.__code__), function.__globals__
-        module = str(known.get("__name__", ""))
+        names, namespace = names_in_code(function.__code__), function.__globals__
+        module = str(namespace.get("__name__", ""))
         for key in sorted(names.used):
             where = f"`{key}` of {module}"
             if key in names.written:
                 self._tell_gap(where, f"{name} changes it")
-            elif key not in known:
+            elif key not in namespace:
                 if key in _DYNAMIC:
                     self._tell_gap(name, f"it calls `{key}`")
-            elif isinstance(value := known[key], ModuleType):
+            elif isinstance(value := namespace[key], ModuleType):
                 only = None if names.used[key] is NameUse.ALONE else names.attributes
                 yield f"{key}={' '.join(self._module(value, only))}"
             elif not is_filled_only(names, key, value):
-                yield f"{key}={self._token(where, _relative(value, known.get('__file__')))}"
+                yield f"{key}={self._token(where, _relative(value, namespace.get('__file__')))}"
         for imported, level in names.imports:
-            found = imported_module(imported, level, str(known.get("__package__") or ""))
-            if isinstance(found, ModuleType):
-                yield f"{imported}={' '.join(self._module(found, names.attributes))}"
-            elif found is not None:
-                self._tell_gap(f"`{imported}`, which {name} imports", found)
+            target = imported_module(imported, level, str(namespace.get("__package__") or ""))
+            if isinstance(target, ModuleType):
+                yield f"{imported}={' '.join(self._module(target, names.attributes))}"
+            elif target is not None:
+                self._tell_gap(f"`{imported}`, which {name} imports", target)
         if "import_module" in names.attributes | names.used.keys():
             self._tell_gap(name, "it calls `import_module`")
 
@@ -293,7 +293,7 @@ class _Reader:
         if not is_authors_module(module.__name__) or (id(module), only) in self._modules:
             return
         self._modules.add((id(module), only))
-        self._held.append(module)
+        self._referents.append(module)
         for key, value in sorted(vars(module).items()):
             if key.startswith("__") or (only is not None and key not in only):
                 continue
@@ -331,7 +331,7 @@ class _Reader:
             parts.append(f"^{inside[id(value)]}")
         else:
             inside[id(value)] = len(inside)
-            self._held.append(value)
+            self._referents.append(value)
             if kind in (dict, MappingProxyType):
                 pairs = cast("Mapping[Any, Any]", value).items()
                 self._write_all(where, "{", (part for each in pairs for part in each), parts, inside)
@@ -352,23 +352,23 @@ class _Reader:
         parts.append(")")
 
     def _write_set(self, where: str, values: Iterable[Any], parts: list[str | _Lead], inside: dict[int, int]) -> None:
-        written: list[list[str | _Lead]] = []
+        elements: list[list[str | _Lead]] = []
         parts.append("set")
         for each in values:
-            written.append([])
-            self._write(where, each, written[-1], dict(inside))
-        for each in sorted(written, key=_without_leads):
+            elements.append([])
+            self._write(where, each, elements[-1], dict(inside))
+        for each in sorted(elements, key=_without_leads):
             parts += ["{", *each, "}"]
 
     def _write_object(self, where: str, value: Any, parts: list[str | _Lead], inside: dict[int, int]) -> None:
         kind = cast(Any, type(value))
         parts += ["<", _Lead(where, kind)]
         try:
-            made: Any = "environment" if value is os.environ else _reduce(value)
-            if isinstance(made, str):
-                parts.append(f" {made}>")
+            reduction: Any = "environment" if value is os.environ else _reduce(value)
+            if isinstance(reduction, str):
+                parts.append(f" {reduction}>")
                 return
-            function, arguments, state, items, entries = (*made, None, None, None)[:5]
+            function, arguments, state, items, entries = (*reduction, None, None, None)[:5]
             rest = [list(each) if each is not None else None for each in (items, entries)]
         except Exception:  # Whatever a class does with it, it does not say what its object consists of.
             self._tell_gap(where, f"a {kind.__name__} does not say what it consists of")

@@ -113,23 +113,23 @@ class CodeNode(FlowNode):
         """This node with a function in the place of its code."""
 
         async def call(context: Context, handed: Mapping[str, Any]) -> Any:
-            given = function(**handed)
-            return await given if hasattr(given, "__await__") else given
+            result = function(**handed)
+            return await result if hasattr(result, "__await__") else result
 
         changed = copy(self)
         changed._sandbox, changed._call = None, call
         return changed
 
     def prepare(self) -> None:
-        held = None if self._sandbox is None else verdict(self._sandbox.root)
-        if held is not None and not held.holds:
-            raise DefinitionError(f"code of a flow runs in a sandbox only, and here is none: {held.reason}")
+        sandbox_verdict = None if self._sandbox is None else verdict(self._sandbox.root)
+        if sandbox_verdict is not None and not sandbox_verdict.holds:
+            raise DefinitionError(f"code of a flow runs in a sandbox only, and here is none: {sandbox_verdict.reason}")
 
     async def run(self, context: Context, /) -> NodeResult:
         handed = self.handed(context)
         explain_received(context, handed)
-        given = digest_handed(context, handed)
-        return NodeResult(await self._call(context, handed), given=given)
+        digest = digest_handed(context, handed)
+        return NodeResult(await self._call(context, handed), given=digest)
 
     async def _run_confined(self, context: Context, handed: Mapping[str, Any]) -> Any:
         assert self._sandbox is not None  # It is what this calls.
@@ -184,6 +184,8 @@ def _value_of(outcome: Outcome, limits: ScriptLimits) -> Any:
     if is_map(answer) and "error" in answer:
         raise RunError(f"the code failed: {cut(str(answer['error']), _PRINTED)}")
     if not is_map(answer) or "value" not in answer or outcome.code != 0:
-        said = outcome.stderr.strip().splitlines()[-1:]
-        raise OutputError(f"the code ended with {outcome.code} and gave no value{f': {said[0]:.300}' if said else ''}")
+        last_line = outcome.stderr.strip().splitlines()[-1:]
+        raise OutputError(
+            f"the code ended with {outcome.code} and gave no value{f': {last_line[0]:.300}' if last_line else ''}"
+        )
     return answer["value"]

@@ -109,18 +109,18 @@ def skeleton_of(graph: Graph, nodes: Mapping[str, FlowNode], most: int | None = 
     """
     labels: dict[tuple[str, str], list[str]] = {}
     for source, target, route in graph.edges:
-        opened = labels.setdefault((source, target), [])
+        routes = labels.setdefault((source, target), [])
         if route is not None:
-            opened.append(route)
-    drawn: list[list[Any]] = []
+            routes.append(route)
+    rows: list[list[Any]] = []
     for vertex in graph.vertices:
         node = nodes[vertex.id]
         body = [skeleton_of(node.body.graph, node.inside, node.most)] if isinstance(node, ContainerNode) else []
-        drawn.append([vertex.id, vertex.kind, *body])
-    edges = [[source, target, opened] for (source, target), opened in labels.items()]
+        rows.append([vertex.id, vertex.kind, *body])
+    edges = [[source, target, routes] for (source, target), routes in labels.items()]
     models = {name: node.model_name for name, node in nodes.items() if node.model_name}
-    known = {**({"models": models} if models else {}), **({} if most is None else {"most": most})}
-    return freeze({"nodes": drawn, "edges": edges, **known})
+    extras = {**({"models": models} if models else {}), **({} if most is None else {"most": most})}
+    return freeze({"nodes": rows, "edges": edges, **extras})
 
 
 class ContainerNode(FlowNode):
@@ -254,18 +254,18 @@ class CompiledFlow:
     @property
     def default_models(self) -> Mapping[str, DefaultModel]:
         """Node that names no model → the one that the environment gives it now."""
-        found = {path: node.default_model for path, node in self.all_nodes.items()}
-        return {path: each for path, each in found.items() if each is not None}
+        models = {path: node.default_model for path, node in self.all_nodes.items()}
+        return {path: each for path, each in models.items() if each is not None}
 
     @property
     def stand_in_notice(self) -> str | None:
         """Says which nodes the stand-in answers although nobody chose it; None where there are none."""
-        asked = {path: each.notice for path, each in self.default_models.items() if each.notice is not None}
-        if not asked:
+        notices = {path: each.notice for path, each in self.default_models.items() if each.notice is not None}
+        if not notices:
             return None
-        more = f" and {len(asked) - _MOST_NAMED} more" if len(asked) > _MOST_NAMED else ""
-        names = ", ".join(f"'{path}'" for path in list(asked)[:_MOST_NAMED])
-        return f"{names}{more} of flow '{self.name}': {next(iter(asked.values()))}"
+        more = f" and {len(notices) - _MOST_NAMED} more" if len(notices) > _MOST_NAMED else ""
+        names = ", ".join(f"'{path}'" for path in list(notices)[:_MOST_NAMED])
+        return f"{names}{more} of flow '{self.name}': {next(iter(notices.values()))}"
 
     @property
     def untold_notice(self) -> str | None:
@@ -283,8 +283,8 @@ class CompiledFlow:
 
     def refuse_stand_in(self) -> None:
         """Refuse to let the stand-in answer people who take it for a model, unless it is named."""
-        if (told := self.stand_in_notice) is not None:
-            raise ModelConfigError(f"{told}; with FLOWENGINE_DEFAULT_MODEL=offline the stand-in is meant")
+        if (notice := self.stand_in_notice) is not None:
+            raise ModelConfigError(f"{notice}; with FLOWENGINE_DEFAULT_MODEL=offline the stand-in is meant")
 
     @cached_property
     def server_checks(self) -> Sequence[tuple[str, FlowNode]]:
@@ -346,8 +346,8 @@ class CompiledFlow:
                 node.prepare()
             except DefinitionError as error:
                 problems = self.model_problems() if self.model_problems and isinstance(error, ModelConfigError) else ()
-                told = "\n".join(map(str, problems)) or f"{self._where(name)}{error}"
-                error.args = (told, *error.args[1:])
+                message = "\n".join(map(str, problems)) or f"{self._where(name)}{error}"
+                error.args = (message, *error.args[1:])
                 raise
 
     def check_options(self) -> None:
@@ -357,8 +357,8 @@ class CompiledFlow:
 
     @cached_property
     def _refused(self) -> Sequence[Diagnostic]:
-        found = self.model_problems() if self.model_problems is not None else ()
-        return [each for each in found if each.code == "FE513"]
+        problems = self.model_problems() if self.model_problems is not None else ()
+        return [each for each in problems if each.code == "FE513"]
 
     async def ready(self) -> None:
         """`prepare`, without keeping the event loop from all else where that may wait."""
@@ -374,8 +374,8 @@ class CompiledFlow:
     def _where(self, name: str) -> str:
         """The place of a node, as messages begin with it."""
         place = () if self.place_of is None else self.place_of(name)
-        found = "".join(f"{part}:" for part in (self.path, *place) if part is not None)
-        return f"{found}{' ' if found else ''}node '{name}': "
+        location = "".join(f"{part}:" for part in (self.path, *place) if part is not None)
+        return f"{location}{' ' if location else ''}node '{name}': "
 
 
 def assemble(name: str, nodes: Mapping[str, FlowNode], **parts: Any) -> CompiledFlow:
@@ -406,11 +406,11 @@ def partial_outputs_of(plan: CompiledFlow, walk: Walk) -> Mapping[str, Any]:
     takes no other with it."""
     if plan.outputs is None:
         return outputs_of(plan, walk)
-    context, found = FinalContext(walk), dict[str, Any]()
+    context, outputs = FinalContext(walk), dict[str, Any]()
     for name, value in plan.outputs.items():
         with suppress(Exception):  # Templates raise ours, functions of a flow built in Python any.
-            found[name] = _freeze_output(name, value(context))
-    return frozen_dict(found)
+            outputs[name] = _freeze_output(name, value(context))
+    return frozen_dict(outputs)
 
 
 def _freeze_output(name: str, value: Any) -> Any:

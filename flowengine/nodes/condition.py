@@ -81,9 +81,9 @@ class ConditionNode(FlowNode):
 
     async def run(self, context: Context, /) -> NodeResult:
         if self._test is not None:
-            found = self._test(context)
-            result = _THEN if found["answer"] else _ELSE
-            context.runtime.note_with_next(Decided("if", result.output, (found,), ("then", "else")))
+            verdict = self._test(context)
+            result = _THEN if verdict["answer"] else _ELSE
+            context.runtime.note_with_next(Decided("if", result.output, (verdict,), ("then", "else")))
             return result
         try:  # Not `with USER_CODE`, whose calls cost as much as some nodes.
             answer = self.function(context)
@@ -132,17 +132,17 @@ class CasesNode(ConditionNode):
 
         async def first(context: Context) -> str:
             tests: list[Mapping[str, Any]] = []
-            chosen = "else" if has_otherwise else None
+            label_of_route = "else" if has_otherwise else None
             for test, label in looks:
                 tests.append({**test(context), "label": label})
                 if tests[-1]["answer"]:
-                    chosen = label
+                    label_of_route = label
                     break
-            decided = Decided("cases", "" if chosen is None else chosen, tests, tuple(self._routes))
+            decided = Decided("cases", "" if label_of_route is None else label_of_route, tests, tuple(self._routes))
             context.runtime.note_with_next(decided)
-            if chosen is None:
+            if label_of_route is None:
                 raise RouteError(f"none of the {len(cases)} cases holds and there is no `else`")
-            return chosen
+            return label_of_route
 
         super().__init__(
             first, {label: target for _, label, target in cases}, otherwise, has_otherwise=has_otherwise, **settings
@@ -165,10 +165,10 @@ class SwitchNode(ConditionNode):
         **settings: Unpack[NodeSettings],
     ) -> None:
         def chosen(context: Context) -> str:
-            found = value(context)
-            label = self._choose(str(found) if type(found) is int else found)
-            seen = {"expression": expression, "values": {expression: describe_value(found)}, "answer": True}
-            context.runtime.note_with_next(Decided("cases", label, ({**seen, "label": label},), tuple(self._routes)))
+            subject = value(context)
+            label = self._choose(str(subject) if type(subject) is int else subject)
+            test = {"expression": expression, "values": {expression: describe_value(subject)}, "answer": True}
+            context.runtime.note_with_next(Decided("cases", label, ({**test, "label": label},), tuple(self._routes)))
             return label
 
         super().__init__(chosen, routes, otherwise, has_otherwise=has_otherwise, **settings)

@@ -82,8 +82,8 @@ class FunctionNode(FlowNode):
         names = dict.fromkeys(arguments or (), "")
         if self.wants_context and arguments is not None:
             names["context"] = ""
-        seen = ("context",) if self.wants_context and arguments is None else ()
-        check_call("the function of a FunctionNode", function, *seen, **names)
+        positional = ("context",) if self.wants_context and arguments is None else ()
+        check_call("the function of a FunctionNode", function, *positional, **names)
 
     def with_function(self, function: Callable[..., Any]) -> FunctionNode:
         """This node with another function, called with the same arguments."""
@@ -103,13 +103,13 @@ class FunctionNode(FlowNode):
             self._call = self._in_thread
 
     async def run(self, context: Context, /) -> NodeResult:
-        handed, given = None, None
+        handed, digest = None, None
         if self.arguments is None and self.wants_context:
             call = self._call(context)
         else:
             handed = self.handed(context) or EMPTY
             explain_received(context, handed)
-            given = digest_handed(context, handed)  # Before the function can change what it is handed.
+            digest = digest_handed(context, handed)  # Before the function can change what it is handed.
             call = self._call(context, handed)
         try:  # Not `with USER_CODE`, whose calls cost as much as some nodes.
             value = await call
@@ -120,8 +120,8 @@ class FunctionNode(FlowNode):
         if type(value) not in _PLAIN and _gives_bytes(value):
             value = await _keep_bytes(value, context)
         if type(value) is not NodeResult:
-            return _new(NodeResult, (value, *_NOTHING_ELSE, given))
-        return value if handed is None else value._replace(given=given)
+            return _new(NodeResult, (value, *_NOTHING_ELSE, digest))
+        return value if handed is None else value._replace(given=digest)
 
     def handed(self, context: Context) -> Mapping[str, Any] | None:
         if self.arguments is None:

@@ -63,10 +63,10 @@ def gateway_of(
 def tool_gateway_of(context: Context) -> Gateway:
     """For a node that is one call of a tool: a call that failed before is made anew when the node runs again, and one
     that a person refuses is a `CallRefusedError`. Whether one whose end is unknown is made anew, a person decides."""
-    kept = [each for each in context.runtime.recorded if not (type(each) is ToolCall and each.is_error)]
+    records = [each for each in context.runtime.recorded if not (type(each) is ToolCall and each.is_error)]
     gateway = _gateway_of(context, raises_doubt=True)
     return _make_asking_gateway(
-        RecordedGateway(gateway, kept) if kept else gateway, kept, load_messages("en"), _raise_refusal
+        RecordedGateway(gateway, records) if records else gateway, records, load_messages("en"), _raise_refusal
     )
 
 
@@ -92,8 +92,8 @@ def _gateway_of(context: Context, *, raises_doubt: bool = False, is_last: bool =
         listener = _with_the_end(context, listener)
     gateway: CountingGateway = DirectGateway(listener, context.runtime.scope, raises_doubt=raises_doubt)
     if context.runtime.ledger is not None:
-        said = set[str]() if context.runtime.scope is None else context.runtime.scope.once(_LedgerGateway, set[str])
-        gateway = _LedgerGateway(gateway, context.runtime.ledger, said)
+        notices = set[str]() if context.runtime.scope is None else context.runtime.scope.once(_LedgerGateway, set[str])
+        gateway = _LedgerGateway(gateway, context.runtime.ledger, notices)
     if context.runtime.scope is not None and context.runtime.scope.fence is not None:
         gateway = _FencedGateway(gateway, context.runtime.scope.fence)
     if (batcher := BATCHING.get()) is not None and context.run_id is not None:
@@ -109,11 +109,11 @@ def _listener_of(context: Context) -> Callable[[Any], Awaitable[None]]:
 
     async def note(record: Any) -> None:
         if type(record) is Notice and record.text.startswith(CACHE_NOTICE):
-            told = scope.once(_listener_of, set[tuple[str, str]])
-            said = file_path(context.current_node or ""), find_cache_rule(record.text)
-            if said in told:
+            notices = scope.once(_listener_of, set[tuple[str, str]])
+            notice = file_path(context.current_node or ""), find_cache_rule(record.text)
+            if notice in notices:
                 return
-            told.add(said)
+            notices.add(notice)
         await context.runtime.note(record)
 
     return note
@@ -182,8 +182,8 @@ class _TellingGateway(_PassingGateway[Gateway]):
 
     async def complete(self, model: Model, request: Request, *, purpose: str) -> Reply:
         is_read = self._is_read and request.response_schema is None and purpose not in PREPARING
-        asked = tap_model(model, self._tell, is_read=is_read)
-        return await self._inner.complete(asked, request, purpose=purpose)
+        tapped_model = tap_model(model, self._tell, is_read=is_read)
+        return await self._inner.complete(tapped_model, request, purpose=purpose)
 
 
 class _WarmGateway(_PassingGateway[Gateway]):
@@ -251,19 +251,19 @@ class _LedgerGateway(_CountingGateway):
     The model is wrapped and not the request changed, since calls are found again by their request.
     """
 
-    def __init__(self, inner: CountingGateway, ledger: Ledger, said: set[str]) -> None:
-        """`said`: the notices of this run so far."""
+    def __init__(self, inner: CountingGateway, ledger: Ledger, notices: set[str]) -> None:
+        """`notices`: the notices of this run so far."""
         super().__init__(inner)
         self._ledger = ledger
-        self._said = said
+        self._notices = notices
 
     async def complete(self, model: Model, request: Request, *, purpose: str) -> Reply:
         bounded = BoundedModel(model, self._ledger, self._say)
         return await self._inner.complete(bounded, request, purpose=purpose)
 
     async def _say(self, text: str) -> None:
-        if text not in self._said:
-            self._said.add(text)
+        if text not in self._notices:
+            self._notices.add(text)
             await self._inner.note(Notice(text))
 
 
@@ -288,7 +288,7 @@ class TranscriptGateway:
         self._find = find
         self._give_up = give_up
         self._candidates: list[_Candidate] | None = None
-        self._seen: defaultdict[str, int] = defaultdict(int)
+        self._counts: defaultdict[str, int] = defaultdict(int)
 
     @property
     def origin(self) -> Reused | None:
@@ -308,11 +308,11 @@ class TranscriptGateway:
         """Nothing happens here that is worth telling."""
 
     async def _answer(self, key: str, take: Callable[[Replay, str, int], T | None]) -> T:
-        occurrence = self._seen[key]
-        self._seen[key] += 1
-        found = [(each, take(each.replay, key, occurrence)) for each in self._candidates or ()]
-        self._candidates = [each for each, answer in found if answer is not None]
-        for _, answer in found:
+        occurrence = self._counts[key]
+        self._counts[key] += 1
+        answers = [(each, take(each.replay, key, occurrence)) for each in self._candidates or ()]
+        self._candidates = [each for each, answer in answers if answer is not None]
+        for _, answer in answers:
             if answer is not None:
                 return answer
         self._give_up()
@@ -327,20 +327,20 @@ class InactiveGateway(_PassingGateway[Gateway]):
         """`calls`: what the node called in the recorded run."""
         super().__init__(inner)
         self._replay = Replay(list(calls))
-        self._seen: defaultdict[str, int] = defaultdict(int)
+        self._counts: defaultdict[str, int] = defaultdict(int)
 
     async def call_tool(self, tool: Tool, arguments: Mapping[str, Any]) -> ToolResult:
         if tool.effect != "external":
             return await self._inner.call_tool(tool, arguments)
         key = tool_key(tool.name, arguments)
-        occurrence = self._seen[key]
-        self._seen[key] += 1
-        known = self._replay.take_tool_result(key, occurrence)
-        if known is None:
+        occurrence = self._counts[key]
+        self._counts[key] += 1
+        result = self._replay.take_tool_result(key, occurrence)
+        if result is None:
             raise InactiveError(
                 f"the effect of tool '{tool.name}' is not had again, and it was not called with these arguments before"
             )
-        return known
+        return result
 
 
 class CopyingGateway(_PassingGateway[Gateway]):
@@ -348,7 +348,7 @@ class CopyingGateway(_PassingGateway[Gateway]):
 
     def __init__(self, inner: Gateway) -> None:
         super().__init__(inner)
-        self._seen: defaultdict[str, int] = defaultdict(int)
+        self._counts: defaultdict[str, int] = defaultdict(int)
         self.calls: list[Any] = []
         self.has_asked = False
         """Whether a person was asked about one of them."""
@@ -370,6 +370,6 @@ class CopyingGateway(_PassingGateway[Gateway]):
         return result
 
     def _count_request(self, key: str) -> tuple[str, int]:
-        before = self._seen[key]
-        self._seen[key] = before + 1
+        before = self._counts[key]
+        self._counts[key] = before + 1
         return key, before

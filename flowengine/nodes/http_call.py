@@ -91,39 +91,43 @@ class HttpNode(FlowNode):
 
     async def run(self, context: Context, /) -> NodeResult:
         handed = self.handed(context)
-        given = digest_handed(context, handed)
+        digest = digest_handed(context, handed)
         request = make_request(self.method, handed, self._headers_env, self._follow)
         if EFFECTS[self.method] == "external" and self.effect != "none":
             headers = {"idempotency-key": _key_of(context), **request.headers}
             request = replace(request, headers=headers)
-        begun = perf_counter()
-        sent = await self._sender.send(request, self.timeout)
-        await self._note(context, sent, perf_counter() - begun)
+        start = perf_counter()
+        exchange = await self._sender.send(request, self.timeout)
+        await self._note(context, exchange, perf_counter() - start)
         try:
-            return NodeResult(await self._output(context, sent), given=given)
+            return NodeResult(await self._output(context, exchange), given=digest)
         except RunError as error:
-            if self.effect == "external" and not 400 <= sent.answer.status < 500:
+            if self.effect == "external" and not 400 <= exchange.answer.status < 500:
                 raise UnknownEffectError(str(error)) from error  # It may have been done, so it is not repeated unasked.
             raise
 
-    async def _note(self, context: Context, sent: SentAnswer, seconds: float) -> None:
+    async def _note(self, context: Context, exchange: SentAnswer, seconds: float) -> None:
         """Records request and response, for readers of the run."""
-        asked = {"method": self.method, "url": sent.secrets.hide(describe_url(sent.url))}
-        told = f"{sent.answer.status}, {len(sent.answer.content):,} bytes"
-        await context.runtime.note(ToolCall("http", asked, told, seconds=seconds, key=tool_key("http", asked)))
+        arguments = {"method": self.method, "url": exchange.secrets.hide(describe_url(exchange.url))}
+        summary = f"{exchange.answer.status}, {len(exchange.answer.content):,} bytes"
+        await context.runtime.note(
+            ToolCall("http", arguments, summary, seconds=seconds, key=tool_key("http", arguments))
+        )
 
-    async def _output(self, context: Context, sent: SentAnswer) -> Mapping[str, Any]:
-        answer, hide = sent.answer, sent.secrets
+    async def _output(self, context: Context, exchange: SentAnswer) -> Mapping[str, Any]:
+        answer, hide = exchange.answer, exchange.secrets
         if not self.expected.takes(answer.status):
-            said = cut(hide.hide(answer.content[:2_000].decode("utf-8", "replace")), 300)
-            wanted = ", ".join(map(str, self.expected.status))
-            asked = f"{self.method} {describe_url(sent.url)}"
-            error = RunError(f"{asked} answered {answer.status} where {wanted} is expected{said and f': {said}'}")
+            excerpt = cut(hide.hide(answer.content[:2_000].decode("utf-8", "replace")), 300)
+            statuses = ", ".join(map(str, self.expected.status))
+            target = f"{self.method} {describe_url(exchange.url)}"
+            error = RunError(
+                f"{target} answered {answer.status} where {statuses} is expected{excerpt and f': {excerpt}'}"
+            )
             error.retry_after = read_retry_after(answer.headers)
             if error.retry_after is not None and error.retry_after > LONGEST_WAIT:
                 error.args = (f"{error}; it asks to wait {error.retry_after:,.0f} s, which is too long",)
             raise error
-        body = await self._body(context, answer, sent.url)
+        body = await self._body(context, answer, exchange.url)
         if self.expected.schema is not None:
             # Beside the event loop: the answer is a stranger's.
             misfits = await anyio.to_thread.run_sync(find_misfits, self.expected.schema, body)
@@ -151,8 +155,8 @@ class HttpNode(FlowNode):
         return work_out(self._values, context)
 
     def identity(self) -> Sequence[Any]:
-        said = text_of(self.expected.schema), list(self.expected.status)
-        return (self.method, sorted(self._values), sorted(self._headers_env.items()), self._follow, *said)
+        expectation = text_of(self.expected.schema), list(self.expected.status)
+        return (self.method, sorted(self._values), sorted(self._headers_env.items()), self._follow, *expectation)
 
 
 def _explain_file(answer: Answer) -> str:

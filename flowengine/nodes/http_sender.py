@@ -76,8 +76,8 @@ class Sender(Protocol):
 
 async def look_up(host: str, port: int) -> Sequence[str]:
     """The addresses that the system has for a host."""
-    found = await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return [str(each[4][0]) for each in found]
+    entries = await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return [str(each[4][0]) for each in entries]
 
 
 def _describe_unset(header: str, variable: str) -> str:
@@ -106,11 +106,11 @@ class HttpSender:
             )
         with anyio.move_on_after(_SECONDS if seconds is None else None):
             return await self._follow(request)
-        shown = f"{request.method} {describe_url(request.url)}"
-        raise UnknownEffectError(f"{shown} had no whole answer within {_SECONDS:g} s; `timeout` gives it more")
+        target = f"{request.method} {describe_url(request.url)}"
+        raise UnknownEffectError(f"{target} had no whole answer within {_SECONDS:g} s; `timeout` gives it more")
 
     async def _follow(self, request: HttpRequest) -> SentAnswer:
-        url, first, left = request.url, origin_of(request.url), request.follow
+        url, first, hops = request.url, origin_of(request.url), request.follow
         gone_out: dict[str, str] = {}
         while True:
             rule = self._rule_for(url)
@@ -122,14 +122,14 @@ class HttpSender:
             location = answer.headers.get("location")
             if answer.status not in _REDIRECTS or location is None or request.method not in ("GET", "HEAD"):
                 break
-            if left == 0:
+            if hops == 0:
                 break
-            left -= 1
+            hops -= 1
             try:
                 url = urljoin(url, location).partition("#")[0]
             except ValueError:
-                told = f"{request.method} {describe_url(url)} answered with a redirect to {location!r:.200}"
-                raise RunError(f"{told}, which is no address") from None
+                beginning = f"{request.method} {describe_url(url)} answered with a redirect to {location!r:.200}"
+                raise RunError(f"{beginning}, which is no address") from None
         return SentAnswer(answer, url, Secrets(list(gone_out.values())))
 
     def _rule_for(self, url: str) -> AddressRule:
@@ -146,7 +146,7 @@ class HttpSender:
                 raise DefinitionError(_describe_unset(name, variable))
 
     def _secret_values(self, request: HttpRequest, rule: AddressRule) -> dict[str, str]:
-        found: dict[str, str] = {}
+        values: dict[str, str] = {}
         for name, variable in request.secret_headers.items():
             if variable not in rule.variables:
                 raise RunError(
@@ -158,69 +158,69 @@ class HttpSender:
                 raise RunError(_describe_unset(name, variable))
             if not (value.isascii() and value.isprintable()):
                 raise RunError(f"the environment variable {variable} holds characters that no header can carry")
-            found[name] = value
-        return found
+            values[name] = value
+        return values
 
     async def _ask(self, request: HttpRequest, url: str, rule: AddressRule, headers: Mapping[str, str]) -> Answer:
-        shown = f"{request.method} {describe_url(url)}"
+        label = f"{request.method} {describe_url(url)}"
         split, (scheme, host, port) = urlsplit(url), origin_of(url) or ("", "", 0)
-        sent = {"accept": "*/*", "user-agent": f"flowengine/{__version__}", **headers}
-        sent |= {"host": split.netloc, "accept-encoding": "identity", "connection": "close"}
+        request_headers = {"accept": "*/*", "user-agent": f"flowengine/{__version__}", **headers}
+        request_headers |= {"host": split.netloc, "accept-encoding": "identity", "connection": "close"}
         if request.content or request.method not in ("GET", "HEAD", "DELETE"):
-            sent["content-length"] = str(len(request.content))
+            request_headers["content-length"] = str(len(request.content))
         try:
             proxy = proxy_for(scheme, host, port) if self.uses_proxy else None
         except NoConnectionError as error:
-            raise RunError(f"{shown}: {error}") from None
+            raise RunError(f"{label}: {error}") from None
         origin = Origin(scheme, host, port, proxy)
         target = f"{split.path or '/'}{split.query and '?'}{split.query}"
         if proxy is not None and origin.is_forwarded:
             target = f"{scheme}://{split.netloc}{target}"
-            sent |= dict(proxy_headers(proxy))
+            request_headers |= dict(proxy_headers(proxy))
         try:
-            made = make_request(request.method, target, list(sent.items()))
+            head_bytes = make_request(request.method, target, list(request_headers.items()))
         except BrokenExchangeError as error:
-            raise RunError(f"{shown}: {error}") from None
-        connection = await self._connect(origin, rule, shown)
+            raise RunError(f"{label}: {error}") from None
+        connection = await self._connect(origin, rule, label)
         try:
-            head = await connection.request(made, request.content)
-            content = await self._read(connection, head, shown)
+            head = await connection.request(head_bytes, request.content)
+            content = await self._read(connection, head, label)
         except BrokenExchangeError as error:
-            raise UnknownEffectError(f"{shown}: {error}") from error
+            raise UnknownEffectError(f"{label}: {error}") from error
         finally:
             await connection.abort()
-        kept = {name: value for name, value in head.headers.items() if name != "set-cookie"}
-        return Answer(head.status, kept, content)
+        plain_headers = {name: value for name, value in head.headers.items() if name != "set-cookie"}
+        return Answer(head.status, plain_headers, content)
 
-    async def _connect(self, origin: Origin, rule: AddressRule, shown: str) -> HttpConnection:
+    async def _connect(self, origin: Origin, rule: AddressRule, label: str) -> HttpConnection:
         """A connection to the first of a host's addresses that takes one, or through the proxy."""
         scheme, host, port, proxy = origin
-        found: Sequence[str] = ()
+        addresses: Sequence[str] = ()
         try:
-            found = await self.resolve(host, port)
-            check_addresses(host, found, rule)
+            addresses = await self.resolve(host, port)
+            check_addresses(host, addresses, rule)
         except RefusedAddressError as error:
-            raise RunError(f"{shown}: {error}") from None
+            raise RunError(f"{label}: {error}") from None
         except OSError as error:
             if proxy is None:
-                raise RunError(f"{shown}: '{host}' is not known: {error!s:.200}") from error
+                raise RunError(f"{label}: '{host}' is not known: {error!s:.200}") from error
         if proxy is not None:
             try:
                 return await connect(origin)
             except NoConnectionError as error:
-                raise RunError(f"{shown}: no connection to {host} through its proxy: {error}") from None
-        told = ""
-        for address in found:
+                raise RunError(f"{label}: no connection to {host} through its proxy: {error}") from None
+        message = ""
+        for address in addresses:
             try:
                 return HttpConnection(await open_stream(scheme, host, port, address))
             except NoConnectionError as error:
-                told = f"{shown}: no connection to {host}: {error}"
+                message = f"{label}: no connection to {host}: {error}"
         with suppress(NoConnectionError):  # What it names is no address.
             if self.uses_proxy is False and proxy_for(scheme, host, port) is not None:
-                told += "; the environment names a proxy: `http_proxy = true` in the project file uses it"
-        raise RunError(told)
+                message += "; the environment names a proxy: `http_proxy = true` in the project file uses it"
+        raise RunError(message)
 
-    async def _read(self, connection: HttpConnection, head: ResponseHead, shown: str) -> bytes:
+    async def _read(self, connection: HttpConnection, head: ResponseHead, label: str) -> bytes:
         """The body, unpacked: some servers keep files packed, even where the request did not accept that."""
         answer = HttpAnswer(connection, head)
         answer.largest = self.max_bytes
@@ -229,8 +229,8 @@ class HttpSender:
         except BrokenExchangeError as error:
             if not error.is_final:
                 raise
-            told = f"{shown}: the answer has more than {self.max_bytes:,} bytes (`max_file` of [files])"
-            raise UnknownEffectError(told) from None
+            message = f"{label}: the answer has more than {self.max_bytes:,} bytes (`max_file` of [files])"
+            raise UnknownEffectError(message) from None
 
 
 async def fetch_file(url: str, rules: FileRules) -> tuple[str, bytes]:
@@ -240,19 +240,19 @@ async def fetch_file(url: str, rules: FileRules) -> tuple[str, bytes]:
     """
     if allowed_url(url, rules.allow_urls) is None:
         raise refused_address(url)
-    shown, sent = url[:200], None
+    label, exchange = url[:200], None
     sender = HttpSender(rules.allow_urls, max_bytes=rules.max_file, uses_proxy=None)
     with anyio.move_on_after(_SECONDS):
         try:
-            sent = await sender.send(HttpRequest("GET", url.partition("#")[0]), _SECONDS)
+            exchange = await sender.send(HttpRequest("GET", url.partition("#")[0]), _SECONDS)
         except RunError as error:
-            raise RefusedFileError(f"'{shown}' cannot be fetched: {error!s:.500}") from error
-    if sent is None:
-        raise RefusedFileError(f"'{shown}' did not come within {_SECONDS:g} s")
-    if sent.answer.status != 200:
-        also = "; redirects are not followed" if 300 <= sent.answer.status < 400 else ""
-        raise RefusedFileError(f"'{shown}' answered {sent.answer.status}{also}")
-    return unquote(urlsplit(url).path), sent.answer.content
+            raise RefusedFileError(f"'{label}' cannot be fetched: {error!s:.500}") from error
+    if exchange is None:
+        raise RefusedFileError(f"'{label}' did not come within {_SECONDS:g} s")
+    if exchange.answer.status != 200:
+        also = "; redirects are not followed" if 300 <= exchange.answer.status < 400 else ""
+        raise RefusedFileError(f"'{label}' answered {exchange.answer.status}{also}")
+    return unquote(urlsplit(url).path), exchange.answer.content
 
 
 def _hint_for(url: str, beginnings: Sequence[str]) -> str:

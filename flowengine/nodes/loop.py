@@ -73,10 +73,10 @@ class LoopNode(ContainerNode):
         return any(each.chooses for each in self.body.graph.vertices)
 
     async def run(self, context: Context, /) -> Ended:
-        told = {record.number: record for record in context.runtime.recorded if type(record) is RoundEnded}
+        records = {record.number: record for record in context.runtime.recorded if type(record) is RoundEnded}
         variables: Mapping[str, Any] = freeze(work_out(self.initial, context))
         wrote: Mapping[str, Any] = EMPTY
-        chosen: RoundEnded | None = None
+        best: RoundEnded | None = None
         for index in range(self.max_iterations):
             names = frozen_dict({**variables, "index": index, "last": index == self.max_iterations - 1})
             level = enter_level(context, self.body, f".round[{index}].", variables={"round": names}, before=wrote)
@@ -85,34 +85,34 @@ class LoopNode(ContainerNode):
             except Unfinished as end:
                 return end.answer
             except LimitError as error:
-                if error.on_limit != "partial" or error.part != context.current_node or chosen is None:
+                if error.on_limit != "partial" or error.part != context.current_node or best is None:
                     raise
-                return _result(chosen, wrote, index, exhausted=True)
-            seen = level.make_context()
-            ended = told.get(index)
+                return _result(best, wrote, index, exhausted=True)
+            view = level.make_context()
+            ended = records.get(index)
             if ended is None:
-                test = None if self._test is None else self._test(seen)
-                ended = self._judge_round(index, variables, seen, test)
+                test = None if self._test is None else self._test(view)
+                ended = self._judge_round(index, variables, view, test)
                 if test is not None:
                     context.runtime.note_with_next(Decided("until", "true" if ended.stopped else "false", (test,)))
                 await context.runtime.note(ended)
             wrote = store_of(context).following(wrote, level.contribution())
             if ended.stopped:
                 return _result(ended, wrote, index + 1, exhausted=False)
-            chosen = self._better(chosen, ended)
+            best = self._better(best, ended)
             if self.carry and index + 1 < self.max_iterations:
-                variables = freeze({**variables, **work_out(self.carry, seen)})
-        assert chosen is not None  # There was at least one round.
+                variables = freeze({**variables, **work_out(self.carry, view)})
+        assert best is not None  # There was at least one round.
         if self.until is not None and self.exhausted_fails:
             raise RunError(f"`until` was not true in any of the {self.max_iterations} rounds")
-        return _result(chosen, wrote, self.max_iterations, exhausted=self.until is not None)
+        return _result(best, wrote, self.max_iterations, exhausted=self.until is not None)
 
     def _judge_round(
-        self, index: int, variables: Mapping[str, Any], seen: Context, test: Mapping[str, Any] | None
+        self, index: int, variables: Mapping[str, Any], view: Context, test: Mapping[str, Any] | None
     ) -> RoundEnded:
         with USER_CODE:
-            stopped = test["answer"] if test is not None else self.until is not None and self.until(seen)
-            mark = None if self.best_by is None else self.best_by(seen)
+            stopped = test["answer"] if test is not None else self.until is not None and self.until(view)
+            mark = None if self.best_by is None else self.best_by(view)
         if not isinstance(stopped, bool):
             raise TemplateError(f"`until` must give true or false, found {describe_value(stopped)}")
         if mark is not None and (isinstance(mark, bool) or not isinstance(mark, int | float)):
@@ -124,8 +124,8 @@ class LoopNode(ContainerNode):
         return best if best is not None and self.best_by is not None and _mark(ended) < _mark(best) else ended
 
 
-def _result(chosen: RoundEnded, wrote: Mapping[str, Any], iterations: int, *, exhausted: bool) -> NodeResult:
-    return result_of_level({**chosen.variables, "iterations": iterations, "exhausted": exhausted}, wrote)
+def _result(best: RoundEnded, wrote: Mapping[str, Any], iterations: int, *, exhausted: bool) -> NodeResult:
+    return result_of_level({**best.variables, "iterations": iterations, "exhausted": exhausted}, wrote)
 
 
 def _mark(ended: RoundEnded) -> float:

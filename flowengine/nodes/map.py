@@ -88,8 +88,8 @@ class Crew:
 
     def _hire(self, tasks: TaskGroup) -> None:
         most = ON_THEIR_WAY + FOR_EACH_SUSPENDED * (self._at_work - 1)
-        wanted = min(most, self._count - self._next, self._limit - self._at_work)
-        while self._on_their_way < wanted:
+        target = min(most, self._count - self._next, self._limit - self._at_work)
+        while self._on_their_way < target:
             self._on_their_way += 1
             tasks.start_soon(self._hire_workers, tasks)
 
@@ -161,15 +161,15 @@ class MapNode(ContainerNode):
             ends = ", ".join(graph.ids[each] for each in graph.leaves)
             raise DefinitionError(f"a map whose body ends in several nodes ({ends}) needs `result`")
         last = graph.ids[graph.leaves[0]]
-        return lambda seen: seen.prev_outputs.get(last)
+        return lambda view: view.prev_outputs.get(last)
 
     async def run(self, context: Context, /) -> Ended:
         with USER_CODE:
-            given = self.over(context)
-        items = freeze(_list(given))
+            value = self.over(context)
+        items = freeze(_list(value))
         if not any(type(record) is MapBegan for record in context.runtime.recorded):
-            told = [excerpt(item, _MAX_ITEM) for item in items[:_MAX_TOLD]]
-            await context.runtime.note(MapBegan(len(items), told))
+            excerpts = [excerpt(item, _MAX_ITEM) for item in items[:_MAX_TOLD]]
+            await context.runtime.note(MapBegan(len(items), excerpts))
         run = _MapRun(self, context, items)
         await run.work()
         return run.describe_end()
@@ -243,8 +243,8 @@ class _MapRun:
             await self._look(index, self._levels[index])
 
     def _enter_begun(self) -> dict[int, Level]:
-        path, begun = self._context.current_node, history_of(self._context).prefixes()
-        return {index: self._enter(index) for index in range(len(self._items)) if f"{path}[{index}]." in begun}
+        path, prefixes = self._context.current_node, history_of(self._context).prefixes()
+        return {index: self._enter(index) for index in range(len(self._items)) if f"{path}[{index}]." in prefixes}
 
     async def _warm_item(self, number: int) -> None:
         assert self._start is not None  # The map is warm.
@@ -301,10 +301,10 @@ class _MapRun:
         until, has_failed = self._node.until, self._failures and self._node.on_item_error == "fail"
         if until is None or has_failed or self._stopped is not None or index not in self._outputs:
             return
-        seen = level.make_context(results=self._results.to_list(shared=self._node.tests_until is not None))
+        view = level.make_context(results=self._results.to_list(shared=self._node.tests_until is not None))
         try:
-            test = None if self._node.tests_until is None else self._node.tests_until(seen)
-            enough = _work_out("until", until, seen) if test is None else test["answer"]
+            test = None if self._node.tests_until is None else self._node.tests_until(view)
+            enough = _work_out("until", until, view) if test is None else test["answer"]
             if not isinstance(enough, bool):
                 raise TemplateError(f"`until` must give true or false, found {describe_value(enough)}")
         except OverdueError as error:
@@ -316,9 +316,9 @@ class _MapRun:
         if not enough:
             return
         others = sorted({*self._in_work, *self._waiting} - {index})
-        left = len(self._items) - len(self._outputs.keys() | self._failures.keys() | {*others})
+        rest = len(self._items) - len(self._outputs.keys() | self._failures.keys() | {*others})
         errors = [each for _, each in sorted(self._placeholders().items())]
-        self._stopped = MapStopped(sorted(self._outputs.keys() - self._failures.keys()), others, left, errors)
+        self._stopped = MapStopped(sorted(self._outputs.keys() - self._failures.keys()), others, rest, errors)
         self._crew.stop()
         if test is not None:
             self._context.runtime.note_with_next(Decided("enough", "true", (test,)))
@@ -357,8 +357,8 @@ class _MapRun:
         return error.on_limit == "partial" and error.part == self._context.current_node
 
     def _output(self) -> list[Any]:
-        found = {**self._outputs, **self._placeholders()}
-        return [found[index] for index in sorted(found)]
+        outputs = {**self._outputs, **self._placeholders()}
+        return [outputs[index] for index in sorted(outputs)]
 
     def _placeholders(self) -> Mapping[int, Any]:
         """Returns what stands in the place of failed items."""
@@ -373,9 +373,9 @@ def _failure(index: int, error: FlowEngineError) -> FlowEngineError:
     return error if isinstance(error, BodyError) else RunError(f"item {index}: {error}")
 
 
-def _work_out(name: str, value: Value, seen: Context) -> Any:
+def _work_out(name: str, value: Value, view: Context) -> Any:
     try:
-        return value(seen)
+        return value(view)
     except TemplateError:
         raise
     except Exception as error:  # A function of somebody's.

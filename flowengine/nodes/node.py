@@ -66,8 +66,8 @@ def check_call(what: str, function: Callable[..., Any], *args: str, **kwargs: st
     try:
         takes.bind(*args, **kwargs)
     except TypeError as error:
-        given = ", ".join([*args, *(f"{name}=…" for name in kwargs)])
-        raise DefinitionError(f"{what} is called as f({given}), and takes {takes}: {error}") from None
+        call_text = ", ".join([*args, *(f"{name}=…" for name in kwargs)])
+        raise DefinitionError(f"{what} is called as f({call_text}), and takes {takes}: {error}") from None
 
 
 def check_least(name: str, value: object, least: float, *, whole: bool = False) -> None:
@@ -166,10 +166,10 @@ Value = Callable[[Context], Any]
 """A value that is worked out from what the node sees (a compiled template or expression)."""
 
 
-def work_out(values: Mapping[str, Callable[..., Any]], *seen: Any) -> dict[str, Any]:
+def work_out(values: Mapping[str, Callable[..., Any]], *views: Any) -> dict[str, Any]:
     """What some values are for what they are given; see `USER_CODE`."""
     with USER_CODE:
-        return {name: value(*seen) for name, value in values.items()}
+        return {name: value(*views) for name, value in values.items()}
 
 
 @runtime_checkable
@@ -433,15 +433,17 @@ class FlowNode(ABC):
 def check_result(result: NodeResult, node: FlowNode) -> None:
     """Raise for a result, made by an author's code, that the engine could not use: a field of another kind, a route
     that its node does not have."""
-    _, state, route, _, routing, evaluation, prompt, _, kept, given = result
-    if route is routing is evaluation is prompt is kept is given is None and (state is None or _has_text_keys(state)):
+    _, state, route, _, routing, evaluation, prompt, _, kept_values, digest = result
+    if route is routing is evaluation is prompt is kept_values is digest is None and (
+        state is None or _has_text_keys(state)
+    ):
         return  # Reading the annotations would take as long as the rest of a node's run.
     check_arguments(NodeResult, result._asdict(), lambda problem: RunError(f"NodeResult: {problem}"))
     routes = node.routes
     if result.route is None or result.route in routes:
         return
-    known = f"routes are: {', '.join(routes)}" if routes else "kind has no routes; a condition chooses between routes"
-    raise RouteError(f"NodeResult(route={result.route!r:.60}): the node's {known}{did_you_mean(result.route, routes)}")
+    hint = f"routes are: {', '.join(routes)}" if routes else "kind has no routes; a condition chooses between routes"
+    raise RouteError(f"NodeResult(route={result.route!r:.60}): the node's {hint}{did_you_mean(result.route, routes)}")
 
 
 def _has_text_keys(state: Any) -> bool:

@@ -91,9 +91,9 @@ class _Conditional:
 
     async def run(self, context: Context, /) -> Ended:
         if self._test is not None:
-            found = self._test(context)
-            why = Decided("when", "true" if found["answer"] else "false", (found,))
-            if not found["answer"]:
+            verdict = self._test(context)
+            why = Decided("when", "true" if verdict["answer"] else "false", (verdict,))
+            if not verdict["answer"]:
                 return Skip(why=why)
             context.runtime.note_with_next(why)
             return await self._node.run(context)
@@ -118,8 +118,8 @@ class _Setting:
         return self._with_writes(context, result) if isinstance(result, NodeResult) else result
 
     def _with_writes(self, context: Context, result: NodeResult) -> NodeResult:
-        written = work_out(self._values, context, result.output)
-        return result._replace(state={**(result.state or {}), **written})
+        state = work_out(self._values, context, result.output)
+        return result._replace(state={**(result.state or {}), **state})
 
 
 class _Meeting(_Wrapped[Node]):
@@ -205,9 +205,9 @@ class _InTurn(_Wrapped[Node]):
         try:
             threads.acquire_nowait()
         except anyio.WouldBlock:
-            begun = perf_counter()
+            start = perf_counter()
             await threads.acquire()
-            waited = perf_counter() - begun
+            waited = perf_counter() - start
         try:
             if waited >= _WORTH_TELLING:
                 await context.runtime.note(Waited(waited))

@@ -202,10 +202,10 @@ class _Reusing(_BesideEarlier):
     async def run(self, context: Context, /) -> Ended:
         if isinstance(context, NodeContext):
             for earlier in self._earlier:
-                known = await self._find_known(context, earlier)
-                if known is not None:
-                    earlier.take(known.record)
-                    return known
+                earlier_result = await self._find_known(context, earlier)
+                if earlier_result is not None:
+                    earlier.take(earlier_result.record)
+                    return earlier_result
         return await self._body.run(context)
 
     async def _find_known(self, context: NodeContext, earlier: Earlier) -> Known | None:
@@ -221,14 +221,14 @@ class _Reusing(_BesideEarlier):
             return None
         digest = None if handed is None else digest_handed(context, handed)
         if not node.sees_all:
-            found = (
+            candidate = (
                 None if digest is None else earlier.find_by_arguments(path, digest, anywhere=node.effect != "external")
             )
         else:
-            found = earlier.at(path)
-            if found is not None and (found.result.given != digest or not earlier.saw_the_same(context)):
-                found = None
-        return None if found is None else Known(_body_result(found.result, node), earlier.origin(found))
+            candidate = earlier.at(path)
+            if candidate is not None and (candidate.result.given != digest or not earlier.saw_the_same(context)):
+                candidate = None
+        return None if candidate is None else Known(_body_result(candidate.result, node), earlier.origin(candidate))
 
 
 def _body_result(result: NodeResult, node: FlowNode) -> NodeResult:
@@ -254,9 +254,9 @@ class _Cached:
         key = self._cache.key(self._node, context)
         if key is None:
             return await self._body.run(context)
-        kept = self._cache.result(key)
-        if kept is not None:
-            return kept
+        entry = self._cache.result(key)
+        if entry is not None:
+            return entry
         result = await self._body.run(context)
         if isinstance(result, NodeResult) and not context.runtime.walk.has_read_id(context.runtime.number):
             self._cache.keep_result(key, context.current_node, result)
@@ -264,9 +264,9 @@ class _Cached:
 
     async def _run_copying(self, node: AskingNode, context: NodeContext) -> Ended:
         definition = self._cache.definition(context.current_node)
-        known = await _replay_agent(node, context, partial(self._cache.transcripts, definition))
-        if known is not None:
-            return known
+        copy = await _replay_agent(node, context, partial(self._cache.transcripts, definition))
+        if copy is not None:
+            return copy
         copies: list[CopyingGateway] = []
 
         def copying(gateway: Gateway) -> Gateway:
@@ -298,8 +298,10 @@ class _Cache:
         path = context.current_node
         try:
             handed = node.handed(context)
-            seen = [path, self._view(context.runtime.walk).digest_view(context.runtime.number)] if node.sees_all else []
-            return digest_of([CACHE, self.definition(path), handed and dict(handed), *seen])
+            views = (
+                [path, self._view(context.runtime.walk).digest_view(context.runtime.number)] if node.sees_all else []
+            )
+            return digest_of([CACHE, self.definition(path), handed and dict(handed), *views])
         except Exception:  # What cannot be rendered fails where the node runs.
             return None
 
@@ -311,13 +313,13 @@ class _Cache:
 
     def result(self, key: str) -> Known | None:
         """The result that is kept under a key."""
-        kept: Mapping[str, Any] | None = self._store.recall(CACHE, key)
-        return None if kept is None else Known(kept["result"], Reused(kept["run"], kept["node"]))
+        entry: Mapping[str, Any] | None = self._store.recall(CACHE, key)
+        return None if entry is None else Known(entry["result"], Reused(entry["run"], entry["node"]))
 
     def keep_result(self, key: str, path: str, result: NodeResult) -> None:
         """Keep what a body gave."""
-        kept = freeze({"run": self._run_id, "node": path, "result": result})
-        self._keep(key, lambda before: kept)
+        entry = freeze({"run": self._run_id, "node": path, "result": result})
+        self._keep(key, lambda before: entry)
 
     def transcripts(self, definition: str, request: str) -> Sequence[Reused]:
         """The transcripts of nodes with a definition that begin with a request, the newest first."""

@@ -204,13 +204,13 @@ class Earlier:
         self._started = started
         self._now = Definitions(plan.fingerprints, plan.code, plan.gaps.keys())
         self._past = Past(events)
-        self._taken: set[str] = set()
+        self._origins_used: set[str] = set()
         self._views: WeakKeyDictionary[Walk, ViewDigests] = WeakKeyDictionary()
 
     def at(self, path: str) -> Result | None:
         """Returns a node's result if its definition, and all inside it, is unchanged."""
-        found = self._past.results.get(path)
-        return found if found is not None and found.is_defined_as(self._now) else None
+        result = self._past.results.get(path)
+        return result if result is not None and result.is_defined_as(self._now) else None
 
     def find_by_arguments(self, path: str, digest: str, *, anywhere: bool) -> Result | None:
         """Returns the result of a node with equal arguments; `anywhere`: in any item or round."""
@@ -249,8 +249,8 @@ class Earlier:
 
     def calls_of(self, path: str) -> Sequence[Any]:
         """The transcript of a node, however it is defined now."""
-        found = self._past.results.get(path)
-        return () if found is None else found.calls
+        result = self._past.results.get(path)
+        return () if result is None else result.calls
 
     def origin(self, result: Result) -> Reused:
         """Describes the origin of a re-used result."""
@@ -259,29 +259,29 @@ class Earlier:
     def take(self, origin: Reused) -> None:
         """A result is taken; no other item or round gets it as well, for where the same is asked several times,
         several answers are wanted."""
-        self._taken.add(origin.node)
+        self._origins_used.add(origin.node)
 
     def _is_left(self, result: Result) -> bool:
-        return result.path not in self._taken and result.is_defined_as(self._now)
+        return result.path not in self._origins_used and result.is_defined_as(self._now)
 
     def _definition(self, path: str) -> str:
         return self._now.fingerprints.get(file_path(path), "")
 
     @cached_property
     def _by_digest(self) -> Mapping[tuple[str, str], Sequence[Result]]:
-        found: dict[tuple[str, str], list[Result]] = {}
+        results: dict[tuple[str, str], list[Result]] = {}
         for each in self._past.results.values():
             if each.result.given is not None:
-                found.setdefault((file_path(each.path), each.result.given), []).append(each)
-        return found
+                results.setdefault((file_path(each.path), each.result.given), []).append(each)
+        return results
 
     @cached_property
     def _by_request(self) -> Mapping[tuple[str, str], Sequence[Result]]:
-        found: dict[tuple[str, str], list[Result]] = {}
+        results: dict[tuple[str, str], list[Result]] = {}
         for each in self._past.results.values():
             for key in opening_keys(each.calls):
-                found.setdefault((file_path(each.path), key), []).append(each)
-        return found
+                results.setdefault((file_path(each.path), key), []).append(each)
+        return results
 
     @cached_property
     def _then(self) -> ViewDigests | None:

@@ -59,7 +59,7 @@ class InputField:
     """Of a file: what it may be, by its content (`image/*`); None: what the project allows."""
 
 
-def checked_inputs(fields: Mapping[str, InputField] | None, given: Mapping[str, Any]) -> Mapping[str, Any]:
+def checked_inputs(fields: Mapping[str, InputField] | None, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
     """The inputs with their defaults, read-only. Without declared fields everything is accepted.
 
     Raises `InputError` that lists every problem at once; of very many unknown inputs the first.
@@ -68,35 +68,35 @@ def checked_inputs(fields: Mapping[str, InputField] | None, given: Mapping[str, 
     {'n': 3}
     """
     if fields is None:
-        for name in given:
+        for name in inputs:
             refuse_other_kind(name, str, "an input is named by text", InputError)
-        return _freeze_inputs(dict(given))
-    unknown = [str(name)[:_LONGEST_NAME] for name in given if name not in fields]
+        return _freeze_inputs(dict(inputs))
+    unknown = [str(name)[:_LONGEST_NAME] for name in inputs if name not in fields]
     declared_ones = f"; there are {', '.join([*fields][:_MOST_TOLD])}" if fields else "; the flow has none"
     problems = [f"unknown input '{name}'{did_you_mean(name, fields) or declared_ones}" for name in unknown[:_MOST_TOLD]]
     if len(unknown) > _MOST_TOLD:
         problems.append(f"and {len(unknown) - _MOST_TOLD:,} more unknown inputs")
     values: dict[str, Any] = {}
     for name, declared in fields.items():
-        if name not in given:
+        if name not in inputs:
             if declared.default is REQUIRED:
                 problems.append(f"missing input '{name}'{_describe_wanted(declared)}")
             else:
                 values[name] = declared.default
             continue
-        problem = _problem(declared, given[name])
+        problem = _problem(declared, inputs[name])
         if problem:
             problems.append(f"input '{name}': {problem}")
-        values[name] = given[name]
+        values[name] = inputs[name]
     if problems:
         raise InputError("\n".join(problems))
     return _freeze_inputs(values)
 
 
-def may_take_long(fields: Mapping[str, InputField] | None, given: Mapping[str, Any]) -> bool:
+def may_take_long(fields: Mapping[str, InputField] | None, inputs: Mapping[str, Any]) -> bool:
     """Tells whether `checked_inputs` should work beside an event loop: over lists and maps, and by schemas."""
     by_schema = {name for name, field in (fields or {}).items() if field.schema is not None}
-    return any(name in by_schema or isinstance(value, list | tuple | Mapping) for name, value in given.items())
+    return any(name in by_schema or isinstance(value, list | tuple | Mapping) for name, value in inputs.items())
 
 
 def _freeze_inputs(values: dict[str, Any]) -> Mapping[str, Any]:
@@ -122,8 +122,8 @@ def _problem(field: InputField, value: Any) -> str | None:
     if field.schema is not None:
         from flowengine.core.json_schema import find_misfits  # The library is slow to load, and few inputs have one.
 
-        found = find_misfits(field.schema, value)
-        return f"{found[0].message} at {found[0].path}" if found else None
+        misfits = find_misfits(field.schema, value)
+        return f"{misfits[0].message} at {misfits[0].path}" if misfits else None
     if field.type is not None and not is_json_type(value, field.type):
         forms = " (a path, bytes, an address, or data:TYPE;base64,CONTENT)" if field.type == "file" else ""
         return f"expected {field.type}{forms}, found {describe_value(value)}"
@@ -132,9 +132,9 @@ def _problem(field: InputField, value: Any) -> str | None:
     if field.enum is not None and not is_one_of(value, field.enum):
         allowed = [str(each) for each in field.enum]
         more = f" or {len(allowed) - _MOST_TOLD:,} more" if len(allowed) > _MOST_TOLD else ""
-        said = value[:_LONGEST_NAME] if isinstance(value, str) else brief_repr(value, _LONGEST_NAME)
-        shown = f"{brief_repr(value, _LONGEST_NAME)}{did_you_mean(said, allowed)}"
-        return f"expected one of {', '.join(allowed[:_MOST_TOLD])}{more}, not {shown}"
+        text = value[:_LONGEST_NAME] if isinstance(value, str) else brief_repr(value, _LONGEST_NAME)
+        hint = f"{brief_repr(value, _LONGEST_NAME)}{did_you_mean(text, allowed)}"
+        return f"expected one of {', '.join(allowed[:_MOST_TOLD])}{more}, not {hint}"
     return None
 
 
@@ -173,14 +173,14 @@ def _find_declared_type(field: InputField) -> str | None:
     return None
 
 
-def refuse_paths(fields: Mapping[str, InputField] | None, given: Mapping[str, Any], own: Container[str] = ()) -> None:
+def refuse_paths(fields: Mapping[str, InputField] | None, inputs: Mapping[str, Any], own: Container[str] = ()) -> None:
     """Raises `InputError` for a file that is named by its path.
 
     What comes from outside (a caller, a model, a tool) gives files as contents or addresses: a path would be one of
     this machine, which it may not read. `own`: inputs whose text stands in the flow's own file, and may be one.
     """
     for name, field in (fields or {}).items():
-        value = given.get(name)
+        value = inputs.get(name)
         if field.type != "file" or name in own or not isinstance(value, str | PurePath):
             continue
         if isinstance(value, PurePath) or not _ADDRESS.match(value):
@@ -191,7 +191,7 @@ def refuse_paths(fields: Mapping[str, InputField] | None, given: Mapping[str, An
 
 
 async def take_files(
-    fields: Mapping[str, InputField] | None, given: Mapping[str, Any], keeper: FileKeeper | None
+    fields: Mapping[str, InputField] | None, inputs: Mapping[str, Any], keeper: FileKeeper | None
 ) -> Mapping[str, Any]:
     """The inputs with their files taken in, defaults included; `InputError` lists those that are refused.
 
@@ -199,20 +199,20 @@ async def take_files(
     keeps none.
     """
     if keeper is None:
-        return given
+        return inputs
     if fields is None:
-        return {name: await _take_loose(name, value, keeper) for name, value in given.items()}
-    taken, problems = dict(given), list[str]()
+        return {name: await _take_loose(name, value, keeper) for name, value in inputs.items()}
+    result, problems = dict(inputs), list[str]()
     for name, field in fields.items():
-        value = given.get(name, field.default)
+        value = inputs.get(name, field.default)
         if field.type == "file" and value is not REQUIRED and value is not None:
             try:
-                taken[name] = await _take(value, keeper)
+                result[name] = await _take(value, keeper)
             except RefusedFileError as error:
                 problems.append(f"input '{name}': {error}")
     if problems:
         raise InputError("\n".join(problems))
-    return taken
+    return result
 
 
 async def _take(value: Any, keeper: FileKeeper) -> Any:

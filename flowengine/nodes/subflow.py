@@ -56,19 +56,19 @@ class SubflowNode(ContainerNode):
         self.fixed = frozenset(fixed)
 
     async def run(self, context: Context, /) -> Ended:
-        given: Mapping[str, Any] = work_out(self.arguments, context)
-        explain_received(context, given)
+        arguments: Mapping[str, Any] = work_out(self.arguments, context)
+        explain_received(context, arguments)
         fields = self.plan.inputs
         if fields and any(
-            each.type == "file" and not isinstance(given.get(name), FileValue) for name, each in fields.items()
+            each.type == "file" and not isinstance(arguments.get(name), FileValue) for name, each in fields.items()
         ):
-            refuse_paths(fields, given, self.fixed)
+            refuse_paths(fields, arguments, self.fixed)
             scope = context.runtime.scope
-            given = await take_files(fields, given, None if scope is None else scope.files)
-        if may_take_long(fields, given):
-            inputs = await anyio.to_thread.run_sync(checked_inputs, fields, given)
+            arguments = await take_files(fields, arguments, None if scope is None else scope.files)
+        if may_take_long(fields, arguments):
+            inputs = await anyio.to_thread.run_sync(checked_inputs, fields, arguments)
         else:
-            inputs = checked_inputs(fields, given)
+            inputs = checked_inputs(fields, arguments)
         level = enter_level(context, self.body, ".", inputs=inputs, store=StateStore(self.plan.rules))
         try:
             await level.run()

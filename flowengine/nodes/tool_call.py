@@ -60,21 +60,21 @@ class ToolNode(FlowNode):
         """`known`: the values of arguments that are the same in every run. `approve_external`: a person is asked
         before a call whose effect is `external`, as before that of a tool which says `approve`. `settings`: see
         `FlowNode`."""
-        made = tool if isinstance(tool, Tool | ServerTool) else tool_of(tool)
-        own: Effect = made.effect if isinstance(made, Tool) else "external"
-        said: Effect | None = settings.get("effect")
-        settings["effect"] = said or own
+        own_tool = tool if isinstance(tool, Tool | ServerTool) else tool_of(tool)
+        own: Effect = own_tool.effect if isinstance(own_tool, Tool) else "external"
+        effect: Effect | None = settings.get("effect")
+        settings["effect"] = effect or own
         super().__init__(**settings)
         if self.effect == "external" and self.cache:
             raise DefinitionError("what has an external effect is done once, so it takes no `cache`")
-        if self.cache and isinstance(made, Tool) and made.approve:
+        if self.cache and isinstance(own_tool, Tool) and own_tool.approve:
             raise DefinitionError("what a person consents to is done in this run alone, so it takes no `cache`")
-        self.tool: Tool | ServerTool = made
+        self.tool: Tool | ServerTool = own_tool
         self._rules = ApprovalRules(external=approve_external)
         self.arguments = arguments or {}
         self.known = known or {}
-        self._effect = said
-        function = made.function if isinstance(made, Tool) else None
+        self._effect = effect
+        function = own_tool.function if isinstance(own_tool, Tool) else None
         self.in_thread = function is not None and not is_async(function)
 
     def with_tool(self, tool: Tool) -> ToolNode:
@@ -130,16 +130,16 @@ class ToolNode(FlowNode):
 
     async def _call(self, context: Context) -> NodeResult:
         handed = self.handed(context)
-        given = digest_handed(context, handed)
+        digest = digest_handed(context, handed)
         async with AsyncExitStack() as stack:
             tool = await self._open(context, stack)
             result = await tool_gateway_of(context).call_tool(tool, handed)
         if result.is_error:
             raise RunError(result.text)
         if result.value is ASSUMED_DONE:  # The result of a call that a person took as done is unknown.
-            return NodeResult(None, given=given)
+            return NodeResult(None, given=digest)
         is_whole = not result.files or result.value != result.text
-        return NodeResult(result.value if is_whole else _beside(result), given=given)
+        return NodeResult(result.value if is_whole else _beside(result), given=digest)
 
     async def _open(self, context: Context, stack: AsyncExitStack) -> Tool:
         if isinstance(self.tool, Tool):

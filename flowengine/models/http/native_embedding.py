@@ -48,12 +48,12 @@ class NativeEmbedding:
                 raise StreamFailureError(body)  # Some servers tell it with a status of 200.
         vectors = read_vectors(body.get("data"), len(texts), endpoint.full_name)
         usage = read_chat_usage(body.get("usage"), self._vendor)
-        told: Any = body.get("model")
+        model_name: Any = body.get("model")
         return Reply(
             content="",
             usage=usage,
             cost_usd=cost_of(self.provider, self.name, usage),
-            model=endpoint.keys.hide(told) if isinstance(told, str) and told else self.name,
+            model=endpoint.keys.hide(model_name) if isinstance(model_name, str) and model_name else self.name,
             provider=self.provider,
             seconds=time.perf_counter() - started,
             vectors=vectors,

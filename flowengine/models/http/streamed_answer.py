@@ -21,28 +21,28 @@ __all__ = ["add_events", "is_whole", "receive_piece"]
 
 def is_whole(answer: HttpAnswer, beginning: bytes) -> bool:
     """Tells whether the answer is one JSON value, whatever its server calls it, or however it was asked for."""
-    said = beginning.lstrip()
-    if said.startswith((b"data:", b"event:", b":")):
+    text = beginning.lstrip()
+    if text.startswith((b"data:", b"event:", b":")):
         return False
-    return said.startswith(b"{") or answer.headers.get("content-type", "").startswith("application/json")
+    return text.startswith(b"{") or answer.headers.get("content-type", "").startswith("application/json")
 
 
 def add_events(collector: AnswerCollector, events: Iterable[StreamedEvent], is_broken: bool) -> tuple[list[str], bool]:
     """(what the events add to the text, whether nothing more can be read). What comes after the end is not looked at,
     and what cannot be read after the last word loses nothing."""
-    found: list[str] = []
+    texts: list[str] = []
     try:
         for event in events:
             if collector.is_complete:
                 break
-            found.append(collector.add(event))
+            texts.append(collector.add(event))
     except (IncompleteAnswerError, StreamFailureError) as error:
         if not collector.has_ended:
             if isinstance(error, StreamFailureError):
                 error.has_begun = collector.has_begun
             raise
         is_broken = True
-    return found, is_broken
+    return texts, is_broken
 
 
 _TAIL: Final = 10.0

@@ -76,9 +76,9 @@ class MailServer:
         >>> server.allows("Ada@Example.com"), server.allows("ada@example.com.evil.org")
         (True, False)
         """
-        found = address.casefold()
-        known = [each.casefold() for each in self.allow_to]
-        return found in known or f"@{found.rpartition('@')[2]}" in known
+        plain_address = address.casefold()
+        allow_list = [each.casefold() for each in self.allow_to]
+        return plain_address in allow_list or f"@{plain_address.rpartition('@')[2]}" in allow_list
 
 
 @dataclass(frozen=True)
@@ -97,10 +97,10 @@ class NotifySettings:
     @property
     def variables(self) -> Sequence[str]:
         """The environment variables that mails and channels need."""
-        found = [] if self.mail is None else [self.mail.user_env, self.mail.password_env]
+        names = [] if self.mail is None else [self.mail.user_env, self.mail.password_env]
         for each in self.channels.values():
-            found += [each.url_env, *each.headers_env.values()]
-        return [each for each in dict.fromkeys(found) if each]
+            names += [each.url_env, *each.headers_env.values()]
+        return [each for each in dict.fromkeys(names) if each]
 
     @property
     def host(self) -> str:
@@ -109,16 +109,16 @@ class NotifySettings:
         return "" if origin is None else origin[1]
 
 
-def channel_of(said: Any) -> NotifyChannel:
+def channel_of(declaration: Any) -> NotifyChannel:
     """The channel that a question brings along, its own or the flow's; `DefinitionError` for what is none."""
-    if not isinstance(said, Mapping):
+    if not isinstance(declaration, Mapping):
         raise DefinitionError("a channel is a name, or a map with a `type`")
-    given = dict(cast("Mapping[str, Any]", said))
+    arguments = dict(cast("Mapping[str, Any]", declaration))
     keys = {each.name for each in fields(NotifyChannel)} - {"name"}
-    if given.get("type") not in get_args(ChannelType) or not given.keys() <= keys:
+    if arguments.get("type") not in get_args(ChannelType) or not arguments.keys() <= keys:
         raise DefinitionError("a channel has a type (mail, slack, teams or http) and none but its keys")
-    check_arguments(NotifyChannel, given, lambda problem: DefinitionError(f"a channel's {problem}"))
-    return NotifyChannel(**given)
+    check_arguments(NotifyChannel, arguments, lambda problem: DefinitionError(f"a channel's {problem}"))
+    return NotifyChannel(**arguments)
 
 
 # --- Templates of what is posted
@@ -143,8 +143,8 @@ def find_template_problems(tree: Any) -> Iterator[str]:
             name, field_name = (*reference.path, "")[:2]
             fields = TEMPLATE_NAMES.get(name)
             if fields is None and not reference.may_be_own:
-                known = ", ".join(TEMPLATE_NAMES)
-                yield f"there is no '{name}' here (there are {known}){did_you_mean(name, TEMPLATE_NAMES)}"
+                names = ", ".join(TEMPLATE_NAMES)
+                yield f"there is no '{name}' here (there are {names}){did_you_mean(name, TEMPLATE_NAMES)}"
             if fields and field_name and field_name not in fields:
                 yield f"there is no '{name}.{field_name}'{did_you_mean(field_name, fields)}"
 

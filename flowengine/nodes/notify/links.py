@@ -67,8 +67,8 @@ class LinkSigner:
         payload, mark = (_from_word(each) for each in token.partition(".")[::2])
         if not payload or not mark:
             return None
-        known = [hmac.compare_digest(_digest(secret, payload), mark) for secret in self._secrets]
-        return _read_payload(payload) if any(known) else None
+        matches = [hmac.compare_digest(_digest(secret, payload), mark) for secret in self._secrets]
+        return _read_payload(payload) if any(matches) else None
 
 
 def find_signer(environ: Mapping[str, str]) -> LinkSigner:

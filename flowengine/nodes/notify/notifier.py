@@ -91,45 +91,45 @@ class PeopleNotifier:
         """Returns the notifications that are due for the questions of a waiting run."""
         started, moments, now = events[0], times_asked(events), time()
         assert isinstance(started, RunStarted)  # Every journal begins so.
-        told = {
+        keys = {
             (question_path(each.node, each.record), each.record.asked, each.record.channel, each.record.to)
             for each in events
             if isinstance(each, NodeRecorded) and type(each.record) is Notified and each.record.error is None
         }
-        found: list[QuestionDelivery] = []
-        for path, asked in open_questions(events).items():
-            if asked.expires is not None and asked.expires <= now:
+        deliveries: list[QuestionDelivery] = []
+        for path, question in open_questions(events).items():
+            if question.expires is not None and question.expires <= now:
                 continue
-            for record, target in self._targets(asked, moments[path]):
+            for record, target in self._targets(question, moments[path]):
                 key = (path, record.asked, record.channel, record.to)
-                if key not in told:
-                    send = partial(self._deliver, started, path, asked, record, target)
-                    found.append(QuestionDelivery(node_of_question(path, asked), key, send))
-        return found
+                if key not in keys:
+                    send = partial(self._deliver, started, path, question, record, target)
+                    deliveries.append(QuestionDelivery(node_of_question(path, question), key, send))
+        return deliveries
 
     def find_unset(self, *, all_channels: bool) -> Sequence[str]:
         """Returns the variables that are not set, without which nobody is told."""
-        known = self.settings.channels
-        chosen = known if all_channels else {name: known[name] for name in self.settings.default if name in known}
-        needs_mail = any(each.type == "mail" for each in chosen.values())
-        needed = replace(self.settings, channels=chosen, mail=self.settings.mail if needs_mail else None).variables
+        channels = self.settings.channels
+        selection = channels if all_channels else {name: channels[name] for name in self.settings.default if name in channels}
+        needs_mail = any(each.type == "mail" for each in selection.values())
+        needed = replace(self.settings, channels=selection, mail=self.settings.mail if needs_mail else None).variables
         return [each for each in needed if not self.environ.get(each, "").strip()]
 
-    def _targets(self, asked: ApprovalRequested, at: float) -> Iterator[tuple[Notified, _Target | None]]:
+    def _targets(self, question: ApprovalRequested, at: float) -> Iterator[tuple[Notified, _Target | None]]:
         """The record of each delivery, and who is meant; None where the record says why it cannot be delivered."""
-        for said in self.settings.default if asked.notify is None else asked.notify:
-            blank = Notified(said if isinstance(said, str) else "channel", "", at, asked.name)
+        for channel in self.settings.default if question.notify is None else question.notify:
+            blank = Notified(channel if isinstance(channel, str) else "channel", "", at, question.name)
             try:
-                for target in self._targets_of(said):
+                for target in self._targets_of(channel):
                     yield blank._replace(channel=target.channel, to=target.to), target
             except FlowEngineError as error:
                 yield blank._replace(error=_shorten(str(error))), None
 
-    def _targets_of(self, said: Any) -> list[_Target]:
-        channel = self.settings.channels.get(said) if isinstance(said, str) else channel_of(said)
+    def _targets_of(self, declaration: Any) -> list[_Target]:
+        channel = self.settings.channels.get(declaration) if isinstance(declaration, str) else channel_of(declaration)
         if channel is None:
             raise DefinitionError(
-                f"the project has no channel '{said}'{did_you_mean(str(said), self.settings.channels)}"
+                f"the project has no channel '{declaration}'{did_you_mean(str(declaration), self.settings.channels)}"
             )
         if channel.type == "mail":
             for each in channel.to:
@@ -141,38 +141,40 @@ class PeopleNotifier:
         return [_Target(channel.label, origin[1], channel.name or f"{channel.type}:{origin[1]}", channel)]
 
     async def _deliver(
-        self, started: RunStarted, path: str, asked: ApprovalRequested, record: Notified, target: _Target | None
+        self, started: RunStarted, path: str, question: ApprovalRequested, record: Notified, target: _Target | None
     ) -> Notified:
         """Tell one of them; what became of it."""
         if target is None:
             return record
-        told = ""
+        failure = ""
         for number, pause in enumerate((*self.pace.pauses, 0.0), 1):
             try:
                 with anyio.fail_after(self.pace.attempt):
-                    await self._send(self._notice(started, path, asked, record.asked, target.by), record, target)
+                    await self._send(self._notice(started, path, question, record.asked, target.by), record, target)
                 return record._replace(attempts=number)
             except (_TemporaryError, UnknownEffectError, OSError, TimeoutError, smtplib.SMTPException) as error:
-                told = self._explain(error, target.channel_of)
+                failure = self._explain(error, target.channel_of)
                 is_last = isinstance(error, smtplib.SMTPException) and not _may_pass(error)
             except Exception as error:  # Nothing of it may fail the run, whatever a template or a library raises.
-                told, is_last = self._explain(error, target.channel_of), True
+                failure, is_last = self._explain(error, target.channel_of), True
             if is_last or number > len(self.pace.pauses):
-                return record._replace(error=told, attempts=number)
+                return record._replace(error=failure, attempts=number)
             await anyio.sleep(pause)
-        return record._replace(error=told)
+        return record._replace(error=failure)
 
-    def _notice(self, started: RunStarted, path: str, asked: ApprovalRequested, at: float, by: str) -> QuestionNotice:
+    def _notice(
+        self, started: RunStarted, path: str, question: ApprovalRequested, at: float, by: str
+    ) -> QuestionNotice:
         signer = find_signer(self.environ)
-        choices = asked.choices if may_answer(by, asked.approvers) else ()
+        choices = question.choices if may_answer(by, question.approvers) else ()
         links = {
             choice: f"{self.settings.url.rstrip('/')}{link_path(signer.sign(link))}"
             for choice in choices
-            for link in (AnswerLink(started.run_id, path, at, choice, by, asked.expires),)
+            for link in (AnswerLink(started.run_id, path, at, choice, by, question.expires),)
         }
         return QuestionNotice(
-            started.run_id, started.flow, path, asked.message, asked.choices, at, links, asked.expires, asked.on_expire,
-            asked.form, asked.approvers, asked.tool, asked.arguments,
+            started.run_id, started.flow, path, question.message, question.choices, at, links, question.expires, question.on_expire,
+            question.form, question.approvers, question.tool, question.arguments,
         )  # fmt: skip
 
     async def _send(self, notice: QuestionNotice, record: Notified, target: _Target) -> None:
@@ -206,16 +208,16 @@ class PeopleNotifier:
         else:
             values["json"] = _MAKERS[channel.type](notice)
         request = make_request("POST", values, channel.headers_env, 0)
-        sent = await self.sender.send(request, self.pace.attempt)
-        status = sent.answer.status
+        exchange = await self.sender.send(request, self.pace.attempt)
+        status = exchange.answer.status
         if 200 <= status < 300:
             return
         address = urlsplit(self._address_of(channel))
         secret = [self._value_of(each) for each in channel.headers_env.values()]
         secret += [f"{address.path}?{address.query}"] if channel.url_env else find_url_secrets(channel.url)
         secret += [link.rpartition("/")[2] for link in notice.links.values()]
-        told = f"the answer was {status}{_quote(sent.answer.content, secret)}"
-        raise _TemporaryError(told) if status == 429 or status >= 500 else DefinitionError(told)
+        message = f"the answer was {status}{_quote(exchange.answer.content, secret)}"
+        raise _TemporaryError(message) if status == 429 or status >= 500 else DefinitionError(message)
 
     def _address_of(self, channel: NotifyChannel) -> str:
         return self._value_of(channel.url_env) if channel.url_env else channel.url
@@ -255,11 +257,11 @@ def _quote(content: bytes, secret: Sequence[str]) -> str:
     ''
     """
     text = content[:_LONGEST_ANSWER].decode("utf-8", "replace")
-    seen = f"{text}\n{ESCAPE.sub(replace_escape, text)}"
+    searchable = f"{text}\n{ESCAPE.sub(replace_escape, text)}"
     # Ten characters of a secret are one, too: servers repeat what they were sent, cut short.
     parts = {each[at : at + 10] for each in secret for at in range(max(1, len(each) - 9))}
     line = " ".join("".join(each if each.isprintable() else " " for each in text).split())
-    return f": {line}" if line and not any(len(part) > 5 and part in seen for part in parts) else ""
+    return f": {line}" if line and not any(len(part) > 5 and part in searchable for part in parts) else ""
 
 
 def _shorten(text: str) -> str:

@@ -71,12 +71,12 @@ class QuestionNotice(NamedTuple):
 
     def facts(self) -> Sequence[str]:
         """Describes who may answer, until when, and which run asks."""
-        found: list[str] = []
+        sentences: list[str] = []
         if self.approvers:
-            found.append(f"To be answered by {' or '.join(self.approvers)}.")
+            sentences.append(f"To be answered by {' or '.join(self.approvers)}.")
         if self.expires is not None:
-            found.append(f"'{self.on_expire}' is taken if there is no answer by {format_moment(self.expires)}.")
-        return [*found, f"Flow {self.flow}, node {self.path}, run {self.run_id}."]
+            sentences.append(f"'{self.on_expire}' is taken if there is no answer by {format_moment(self.expires)}.")
+        return [*sentences, f"Flow {self.flow}, node {self.path}, run {self.run_id}."]
 
 
 def format_moment(at: float | None) -> str:
