@@ -117,7 +117,7 @@ class AgentNode(AskingNode):
     async def _ask(self, context: Context) -> NodeResult:
         with USER_CODE:
             agent = self.agent if isinstance(self.agent, Agent) else self.agent(context)
-            asked = user_input(context) if self.prompt is None else text_of(self.prompt(context))
+            question = user_input(context) if self.prompt is None else text_of(self.prompt(context))
             attachments = () if self.attach is None else files_of(self.attach(context))
             shared = "" if self.shared_prompt is None else text_of(self.shared_prompt(context))
         words, approvers = agent.words if agent.may_call_tools else None, agent.tooling.rules.approvers
@@ -125,8 +125,8 @@ class AgentNode(AskingNode):
             gateway = asking_gateway_of(context, words, approvers)
         else:
             gateway = telling_gateway_of(context, words, approvers, is_last=agent.ends_with_answer)
-        result, prompt, evaluation, routing, kept = await agent.respond(
-            asked,
+        result, prompt, evaluation, routing, kept_values = await agent.respond(
+            question,
             earlier=context.messages,
             gateway=gateway,
             scope=context.runtime.scope,
@@ -147,7 +147,7 @@ class AgentNode(AskingNode):
             evaluation=evaluation,
             prompt=prompt,
             generation=result.content,
-            kept=kept,
+            kept=kept_values,
         )
 
     @property
@@ -159,8 +159,8 @@ class AgentNode(AskingNode):
         agent = self.prototype
         tools = [tool.function or tool.run for each in agent.tooling.sets for tool in each.tools]
         guardrails = (*agent.generation.input_guardrails, *agent.generation.output_guardrails)
-        kept = None if agent.sources is None else agent.sources.contexts
-        contexts = [] if kept is None else [type(each) for each in kept.context_list]
+        manager = None if agent.sources is None else agent.sources.contexts
+        contexts = [] if manager is None else [type(each) for each in manager.context_list]
         improving = () if agent.improvement is None else (agent.improvement.callback,)
         return [*tools, *guardrails, *contexts, *(each for each in improving if each is not None)]
 
@@ -183,11 +183,11 @@ def _refuse_external(tools: Iterable[Tool], node: str | None = None) -> None:
     external = next((tool.name for tool in tools if tool.effect == "external"), None)
     if external is None:
         return
-    told = f"the tool '{external}' is external, so"
+    beginning = f"the tool '{external}' is external, so"
     if node is None:
-        raise DefinitionError(f"{told} a node that may call it takes no `retry`")
+        raise DefinitionError(f"{beginning} a node that may call it takes no `retry`")
     raise DefinitionError(
-        f"{told} node '{node}', which may call it, must not be run again: give the node `retry: {{attempts: 1}}` "
+        f"{beginning} node '{node}', which may call it, must not be run again: give the node `retry: {{attempts: 1}}` "
         f"(without one it has that of `defaults`), or leave the tool out, one of a server with its `allow`; "
         f"what a server says of its tools counts with `trust_hints: true`"
     )

@@ -55,20 +55,22 @@ def node_of_agent(agent: Agent | RoutingAgent | EvaluationAgent, step: str, step
         return RoutingNode(agent, _find_steps("RoutingNode(agent, {})", agent.routes, step, steps))
     if isinstance(cast(Any, agent), EvaluationAgent):
         return EvaluationNode(agent)
-    found = type(cast(Any, agent)).__name__
-    raise DefinitionError(f"a flow is made of nodes and agents, found {found}; wrap a function in FunctionNode")
+    type_name = type(cast(Any, agent)).__name__
+    raise DefinitionError(f"a flow is made of nodes and agents, found {type_name}; wrap a function in FunctionNode")
 
 
 def _find_steps(form: str, routes: Iterable[str], step: str, steps: Collection[str]) -> Mapping[str, str]:
     """Route → the step of that name. `form`: how a node with other targets is written."""
-    lost = [label for label in routes if label not in steps]
-    if lost:
+    orphans = [label for label in routes if label not in steps]
+    if orphans:
         targets = {label: label if label in steps else None for label in routes}
         leads = (
-            f"routes {', '.join(lost)} of step '{step}' lead" if lost[1:] else f"route {lost[0]} of step '{step}' leads"
+            f"routes {', '.join(orphans)} of step '{step}' lead"
+            if orphans[1:]
+            else f"route {orphans[0]} of step '{step}' leads"
         )
         raise DefinitionError(
-            f"the {leads} to no step{did_you_mean(lost[0], steps)}; give a step that name, or say where each leads: "
+            f"the {leads} to no step{did_you_mean(orphans[0], steps)}; give a step that name, or say where each leads: "
             f"{form.format(targets)}"
         )
     return {label: label for label in routes}

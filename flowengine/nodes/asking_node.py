@@ -85,8 +85,8 @@ class AskingNode(FlowNode):
         agent = self.prototype
         if agent is None:
             return ""
-        chosen, stand_in = agent.settings.model, agent.settings.surroundings.stand_in
-        return (stand_in or chosen or "") if isinstance(chosen, str | None) else chosen.name
+        model, stand_in = agent.settings.model, agent.settings.surroundings.stand_in
+        return (stand_in or model or "") if isinstance(model, str | None) else model.name
 
     @property
     def default_model(self) -> DefaultModel | None:
@@ -133,8 +133,8 @@ def _prepare(agent: Agent | RoutingAgent | EvaluationAgent) -> None:
 
 
 def identify_asking(agent: Agent | RoutingAgent | EvaluationAgent) -> Sequence[Any]:
-    chosen = agent.settings
-    return (_model_name(chosen.model), chosen.temperature, chosen.max_tokens, dict(chosen.extra))
+    settings = agent.settings
+    return (_model_name(settings.model), settings.temperature, settings.max_tokens, dict(settings.extra))
 
 
 def identify_judge(judge: EvaluationAgent | None) -> Sequence[Any]:
@@ -174,9 +174,9 @@ def choose_label(answer: str, routes: Mapping[str, str | None], fallback: str | 
 
 def subject_of_node(context: Context, target: Value | None, attach: Value | None = None) -> Subject:
     """Returns the judged or routed text: the target, else the last generation, else the `result` or the input."""
-    chosen = None if target is None else target(context)
+    value = None if target is None else target(context)
     received = None
-    if chosen is None and "_last_generation" not in context.shared_state:
+    if value is None and "_last_generation" not in context.shared_state:
         received = user_input(context)  # Not read before it is needed: `result` may be ambiguous.
-    subject = subject_of(context, received, chosen)
+    subject = subject_of(context, received, value)
     return subject if attach is None else subject._replace(attachments=files_of(attach(context)))

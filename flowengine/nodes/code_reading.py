@@ -268,7 +268,7 @@ class _Reader:
         module = str(namespace.get("__name__", ""))
         for key in sorted(names.used):
             where = f"`{key}` of {module}"
-            if key in names.written:
+            if key in names.stores:
                 self._tell_gap(where, f"{name} changes it")
             elif key not in namespace:
                 if key in _DYNAMIC:

@@ -67,11 +67,11 @@ class EvaluationNode(AskingNode):
         return True
 
     async def _ask(self, context: Context) -> NodeResult:
-        given = None
+        digest = None
         if self.scorer is not None:
             with USER_CODE:
                 handed = self.handed(context)
-                given = digest_handed(context, handed)
+                digest = digest_handed(context, handed)
                 answer = self.scorer(handed["content"])
                 answer = await answer if isawaitable(answer) else answer
             evaluation = _score_of(answer, handed["content"], self.threshold)
@@ -83,7 +83,7 @@ class EvaluationNode(AskingNode):
             evaluation = await judge.evaluate(subject, asking_gateway_of(context))
         route = "pass" if evaluation.passed else "fail"
         context.runtime.note_with_next(Decided("evaluation", route, (self._explain(evaluation),), tuple(self._routes)))
-        return NodeResult(output=evaluation, evaluation=evaluation, route=route, given=given)
+        return NodeResult(output=evaluation, evaluation=evaluation, route=route, given=digest)
 
     def _explain(self, evaluation: EvaluationResult) -> Mapping[str, Any]:
         threshold = self.threshold if self.prototype is None else self.prototype.pass_threshold

@@ -165,11 +165,11 @@ def _explain_file(answer: Answer) -> str:
     return f"has more than {MAX_VALUES:,} values" if is_json(answer) else "is neither JSON nor text"
 
 
-async def _work_on(answer: Answer, work: Callable[[T], Any], given: T) -> Any:
+async def _work_on(answer: Answer, work: Callable[[T], Any], argument: T) -> Any:
     """What the work gives; of a long answer beside the event loop, which goes on with other runs meanwhile."""
     if len(answer.content) <= _INLINE:
-        return work(given)
-    return await anyio.to_thread.run_sync(work, given)
+        return work(argument)
+    return await anyio.to_thread.run_sync(work, argument)
 
 
 def _key_of(context: Context) -> str:

@@ -155,8 +155,8 @@ def describe_url(url: str) -> str:
     'https://api.example.com/v1/orders?…'
     """
     path, query, _ = url.partition("?")
-    shown = path[:300] if path.isprintable() else repr(path[:300])[1:-1]
-    return f"{shown}{query and '?…'}"
+    text = path[:300] if path.isprintable() else repr(path[:300])[1:-1]
+    return f"{text}{query and '?…'}"
 
 
 def read_body(answer: Answer) -> Any:
@@ -189,12 +189,12 @@ def is_json(answer: Answer) -> bool:
 
 def _media_type_of(answer: Answer) -> tuple[str, str]:
     """The media type, and the parameters behind it."""
-    said, _, parameters = answer.headers.get("content-type", "").partition(";")
-    return said.strip().lower(), parameters
+    name, _, parameters = answer.headers.get("content-type", "").partition(";")
+    return name.strip().lower(), parameters
 
 
 def _charset_of(parameters: str) -> str:
     """The encoding that is named; those that are Python's own, or take very long, are none of a text's."""
-    found = re.search(r"charset=\"?([A-Za-z0-9_.:-]{1,40})", parameters, re.IGNORECASE)
-    name = codecs.lookup(found[1]).name if found else "utf-8"
+    match = re.search(r"charset=\"?([A-Za-z0-9_.:-]{1,40})", parameters, re.IGNORECASE)
+    name = codecs.lookup(match[1]).name if match else "utf-8"
     return "utf-8" if name in _NO_CHARSETS else name

@@ -173,8 +173,8 @@ class PeopleNotifier:
             for link in (AnswerLink(started.run_id, path, at, choice, by, question.expires),)
         }
         return QuestionNotice(
-            started.run_id, started.flow, path, question.message, question.choices, at, links, question.expires, question.on_expire,
-            question.form, question.approvers, question.tool, question.arguments,
+            started.run_id, started.flow, path, question.message, question.choices, at, links, question.expires,
+            question.on_expire, question.form, question.approvers, question.tool, question.arguments,
         )  # fmt: skip
 
     async def _send(self, notice: QuestionNotice, record: Notified, target: _Target) -> None:
