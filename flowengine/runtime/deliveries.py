@@ -58,8 +58,8 @@ class Deliveries:
 
     def __init__(self, notifier: Notifier, journal: Journal, clock: Callable[[], float]) -> None:
         self._notifier, self._journal, self._clock = notifier, journal, clock
-        self._begun: set[Hashable] = set()
-        self._left = 0
+        self._keys: set[Hashable] = set()
+        self._work_count = 0
         """Deliveries, and looks for them, that are on their way."""
         self._looks = self._is_asked = False
         self._idle = anyio.Event()
@@ -73,32 +73,32 @@ class Deliveries:
         """Runs `work`, which calls its argument when a node asks. If the run then `waits`, also awaits the last
         deliveries.
         """
-        found: list[T] = []
+        results: list[T] = []
         async with RunScope() as self._scope:
-            found.append(await work(self._look_soon))
+            results.append(await work(self._look_soon))
             if waits():
                 await self._settle(mail)
         if self._failure is not None:
             raise self._failure
-        return found[0]
+        return results[0]
 
     def _look_soon(self) -> None:
         """Many nodes may ask at once: they share a look."""
         self._is_asked = True
         if not self._looks:
             self._looks = True
-            self._left += 1
+            self._work_count += 1
             self._scope.start_soon(self._look)
 
     async def _look(self) -> None:
         while self._is_asked:
-            self._is_asked, begun = False, perf_counter()
+            self._is_asked, start = False, perf_counter()
             for each in self._notifier.due(self._journal.read()):
-                if each.key not in self._begun:
-                    self._begun.add(each.key)
-                    self._left += 1
+                if each.key not in self._keys:
+                    self._keys.add(each.key)
+                    self._work_count += 1
                     self._scope.start_soon(partial(self._deliver, each))
-            await anyio.sleep((perf_counter() - begun) / _SHARE)
+            await anyio.sleep((perf_counter() - start) / _SHARE)
         self._looks = False
         self._end_one()
 
@@ -112,13 +112,13 @@ class Deliveries:
         self._end_one()
 
     def _end_one(self) -> None:
-        self._left -= 1
-        if not self._left:
+        self._work_count -= 1
+        if not self._work_count:
             self._idle.set()
 
     async def _settle(self, mail: Mail) -> None:
         """Wait for the deliveries that are on their way, or for an answer."""
-        if not self._left:
+        if not self._work_count:
             return
         self._idle = anyio.Event()
         async with anyio.create_task_group() as tasks:

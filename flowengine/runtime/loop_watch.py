@@ -72,7 +72,7 @@ class _Watch:
         self._limit = limit
         self._watched = threading.get_ident()
         self._beat = self._now()
-        self._seen: Counter[tuple[str, ...]] = Counter()
+        self._place_counts: Counter[tuple[str, ...]] = Counter()
         """Where the loop's thread was since the beat."""
         self._has_ended = threading.Event()
         self._thread = threading.Thread(target=self._look_on, name="flowengine-loop-watch", daemon=True)
@@ -96,20 +96,20 @@ class _Watch:
         """In the loop."""
         (since, worked), self._beat = self._beat, self._now()
         seconds, cpu_seconds = self._beat[0] - since, self._beat[1] - worked
-        seen, self._seen = self._seen, Counter()
-        if seen or cpu_seconds > self._limit:
-            places = seen.most_common(1)[0][0] if seen else ()
+        counts, self._place_counts = self._place_counts, Counter()
+        if counts or cpu_seconds > self._limit:
+            places = counts.most_common(1)[0][0] if counts else ()
             self._tell(LoopHold(seconds, cpu_seconds, places))
 
     def _look_on(self) -> None:
         """In the thread beside it."""
         while not self._has_ended.wait(max(_PAUSE, self._beat[0] + self._limit - perf_counter())):
-            since, seen = self._beat[0], self._seen
+            since, counts = self._beat[0], self._place_counts
             places = _find_places(vars(sys)["_current_frames"]().get(self._watched))
-            if places and perf_counter() - since > self._limit and seen is self._seen:
-                if not seen:
+            if places and perf_counter() - since > self._limit and counts is self._place_counts:
+                if not counts:
                     self._tell(LoopHold(perf_counter() - since, None, places))
-                seen[places] += 1
+                counts[places] += 1
 
 
 def _call_again_and_again(call: Callable[[], None]) -> Callable[[], None]:
@@ -141,12 +141,12 @@ def _find_places(frame: FrameType | None) -> tuple[str, ...]:
     """The calls that decide, the innermost first; none where the loop waits for something to do."""
     if frame is None or frame.f_code.co_name in _WAITS:
         return ()
-    found: list[str] = []
+    places: list[str] = []
     for each, line in walk_stack(frame):
         file = each.f_code.co_filename
-        if not found or file.startswith(_OWN) or not file.startswith((*_LIBRARIES, "<")):
-            found.append(f"{_shorten(file)}:{line} {each.f_code.co_qualname}")
-    return tuple(found[:_MOST_FRAMES])
+        if not places or file.startswith(_OWN) or not file.startswith((*_LIBRARIES, "<")):
+            places.append(f"{_shorten(file)}:{line} {each.f_code.co_qualname}")
+    return tuple(places[:_MOST_FRAMES])
 
 
 def _shorten(file: str) -> str:

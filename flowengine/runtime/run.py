@@ -126,8 +126,8 @@ class RunOptions:
         if self.labels:
             check_labels(self.labels)
         if self.reuse is not None or self.retry_effects != () or self.assume_done != ():
-            named = {"reuse": self.reuse, "retry_effects": self.retry_effects, "assume_done": self.assume_done}
-            check_arguments(RunOptions.__init__, named, InputError)
+            options = {"reuse": self.reuse, "retry_effects": self.retry_effects, "assume_done": self.assume_done}
+            check_arguments(RunOptions.__init__, options, InputError)
 
 
 DEFAULTS: Final = RunOptions()
@@ -155,9 +155,9 @@ def limits_under(flow: RunLimits, settings: Mapping[str, Any]) -> RunLimits:
     """
     if not settings:
         return flow
-    chosen = {name: settings.get(name, own) for name, own in _limits_by_name(flow).items()}
-    bounds = Budget(*(chosen.pop(name) for name in Budget._fields))
-    return RunLimits(bounds=bounds, **chosen)
+    values = {name: settings.get(name, own) for name, own in _limits_by_name(flow).items()}
+    bounds = Budget(*(values.pop(name) for name in Budget._fields))
+    return RunLimits(bounds=bounds, **values)
 
 
 def chosen_limits(limits: RunLimits, before: RunLimits) -> Mapping[str, Any]:
@@ -224,9 +224,9 @@ class _NodeRuns(Mapping[str, NodeRun]):
     def __getitem__(self, node: str) -> NodeRun:
         walk = self._walk
         if "." in node:
-            found = _find_inside(self._read(), node)
-            if found is not None:
-                return found
+            run = _find_inside(self._read(), node)
+            if run is not None:
+                return run
         if node not in walk.graph.index:
             raise KeyError(f"there is no node '{node}'{did_you_mean(node, walk.graph.index)}")
         number = walk.graph.index[node]
@@ -248,26 +248,26 @@ class _NodeRuns(Mapping[str, NodeRun]):
 
 def _find_inside(events: Sequence[Event], node: str) -> NodeRun | None:
     """Returns the journaled result of a node inside another, or None."""
-    found: NodeRun | None = None
+    run: NodeRun | None = None
     for event in events:
         if getattr(event, "node", None) != node or isinstance(event, RunFinished):
             continue
         match event:
             case NodeFinished(result=result):
-                found = NodeRun("succeeded", result.output, result.output if result.result is None else result.result)
+                run = NodeRun("succeeded", result.output, result.output if result.result is None else result.result)
             case NodeFailed(error=error, skipped=True):
-                found = NodeRun("skipped", error=error.message, cause="error")
+                run = NodeRun("skipped", error=error.message, cause="error")
             case NodeFailed(error=error):
-                found = NodeRun("failed", error=error.message)
+                run = NodeRun("failed", error=error.message)
             case NodeSkipped(cause=cause):
-                found = NodeRun("skipped", cause=cause)
+                run = NodeRun("skipped", cause=cause)
             case NodeCancelled():
-                found = NodeRun("cancelled")
+                run = NodeRun("cancelled")
             case NodeStarted():
-                found = NodeRun("running")
+                run = NodeRun("running")
             case _:
-                found = found or NodeRun("running")
-    return found
+                run = run or NodeRun("running")
+    return run
 
 
 class Run(Drawable):
@@ -318,13 +318,13 @@ class Run(Drawable):
     @property
     def reused(self) -> Mapping[str, Reused]:
         """Path of a node that did not run, since its result was known → the run and the node that it comes from."""
-        found: dict[str, Reused] = {}
+        reuses: dict[str, Reused] = {}
         for event in self._read():
             if type(event) is NodeStarted:
-                found.pop(event.node, None)
+                reuses.pop(event.node, None)
             elif type(event) is NodeRecorded and type(event.record) is Reused:
-                found[event.node] = event.record
-        return found
+                reuses[event.node] = event.record
+        return reuses
 
     def picture(self) -> Picture:
         """The data of the run's picture, with the path that it took; the functions of `visualize` draw it."""

@@ -183,13 +183,13 @@ class RunDriver:
         if self.running and grace:
             with anyio.move_on_after(grace):
                 await self._idle.wait()
-        left = list(self._driven.values())
-        for driven in left:
+        rest = list(self._driven.values())
+        for driven in rest:
             driven.is_put_back = puts_back
             driven.scope.cancel()
-        for driven in left:
+        for driven in rest:
             await driven.ended.wait()
-        return [driven.run_id for driven in (*(each for each, _ in turns), *left)]
+        return [driven.run_id for driven in (*(each for each, _ in turns), *rest)]
 
     async def _put_aside(self, driven: DrivenRun) -> None:
         """It has not begun: its journal is let go of as it is."""
@@ -205,7 +205,7 @@ class RunDriver:
         tasks.start_soon(self._drive, driven, work)
 
     async def _drive(self, driven: DrivenRun, work: Work) -> None:
-        begun = monotonic()
+        start = monotonic()
         try:
             with driven.scope:
                 driven.run = await work(driven)
@@ -214,7 +214,7 @@ class RunDriver:
             if driven.begun.is_set():  # Else the caller that wanted to begin it is told.
                 self._log(f"run {driven.run_id}", driven.failure)
         finally:
-            self._seconds += 0.1 * (monotonic() - begun - self._seconds)
+            self._seconds += 0.1 * (monotonic() - start - self._seconds)
             del self._driven[driven.run_id]
             if driven.scope.cancelled_caught and driven.is_put_back:
                 driven.failure = StoppingError(f"the server stops: run '{driven.run_id}' goes on at its next start")
@@ -248,6 +248,6 @@ class RunDriver:
         """The longest waiting run of those callers that have the fewest at work, so that no caller keeps others out."""
         waiting = {id(each) for each, _ in self._turn}
         at_work = Counter(each.caller for each in self._driven.values() if id(each) not in waiting)
-        chosen = min(self._turn, key=lambda each: at_work[each[0].caller])
-        self._turn.remove(chosen)
-        return chosen
+        turn = min(self._turn, key=lambda each: at_work[each[0].caller])
+        self._turn.remove(turn)
+        return turn

@@ -125,22 +125,22 @@ class RunFeed:
             has_missed_texts = False
             if place.texts:
                 yield list(place.texts)
-        begun: set[str] = set()
+        nodes: set[str] = set()
         while index >= self._dropped:
             start = index - self._dropped
             items = self._items[start : start + _BATCH]
             index += len(items)
-            told: list[Followed] = []
+            batch: list[Followed] = []
             for position, event in items:
                 if type(event) is TokenStreamed and has_missed_texts:
                     if event.begins:
-                        begun.add(event.node)
-                    elif event.node not in begun:
+                        nodes.add(event.node)
+                    elif event.node not in nodes:
                         continue
                 if position is None or position >= after:
-                    told.append((position, event))
-            if told:
-                yield told
+                    batch.append((position, event))
+            if batch:
+                yield batch
             if items:
                 continue
             if self.is_over:
@@ -151,8 +151,8 @@ class RunFeed:
 
     def _index_of(self, after: int) -> int:
         """Of what stands behind the last event before a position."""
-        found = (at + 1 for at, (seq, _) in enumerate(self._items) if seq is not None and seq < after)
-        return self._dropped + max(found, default=0)
+        positions = (at + 1 for at, (seq, _) in enumerate(self._items) if seq is not None and seq < after)
+        return self._dropped + max(positions, default=0)
 
     def _keep(self, item: Followed, size: int) -> None:
         if len(self._items) >= _MOST or (self._items and self._size + size > _MOST_BYTES):
@@ -164,9 +164,9 @@ class RunFeed:
 
     def _make_room(self, size: int) -> None:
         """Drop the oldest, until half of what may be kept is free, or nothing is kept."""
-        count, left = 0, self._size
-        while count < len(self._items) and (len(self._items) - count > _MOST // 2 or left + size > _MOST_BYTES // 2):
-            left -= self._sizes[count]
+        count, rest = 0, self._size
+        while count < len(self._items) and (len(self._items) - count > _MOST // 2 or rest + size > _MOST_BYTES // 2):
+            rest -= self._sizes[count]
             count += 1
         self._drop(count)
 

@@ -49,9 +49,9 @@ class RunLister:
         unread = self._read_missing(index, patience) if search.phrases or query.session else 0
         words = _Words(self._store)
         notes = all_notes(self._store)
-        asked = self._ask(index, query, search, words, notes)
-        found = index.find(asked, limit, skip)
-        digests = self._digests(index, found.infos, texts=bool(search.phrases))
+        selection = self._ask(index, query, search, words, notes)
+        runs = index.find(selection, limit, skip)
+        digests = self._digests(index, runs.infos, texts=bool(search.phrases))
         lines = [
             RunLine(
                 info,
@@ -60,10 +60,10 @@ class RunLister:
                 notes.get(info.run_id, RunNotes()),
                 search.excerpt(digest.texts) if digest is not None else "",
             )
-            for info in found.infos
+            for info in runs.infos
         ]
-        every = found.total if asked == RunsAsked() else index.find(RunsAsked(), 0).total
-        return ListedRuns(lines, found.total, every, unread)
+        every = runs.total if selection == RunsAsked() else index.find(RunsAsked(), 0).total
+        return ListedRuns(lines, runs.total, every, unread)
 
     def list_named(self, run_ids: Sequence[str]) -> Sequence[RunLine]:
         """These runs, in this order, without their digests."""
@@ -91,7 +91,7 @@ class RunLister:
         self, index: RunIndex, query: RunQuery, search: Search, words: _Words, notes: Mapping[str, RunNotes]
     ) -> RunsAsked:
         status, only, without = words.ask(query.status)
-        asked = RunsAsked(
+        selection = RunsAsked(
             storable(query.flow) or "",
             status,
             query.labels,
@@ -105,51 +105,53 @@ class RunLister:
         )
         if query.mark:
             marked = {
-                each for each, said in notes.items() if any(mark.name == query.mark.lower() for mark in said.marks)
+                each
+                for each, notes_of_run in notes.items()
+                if any(mark.name == query.mark.lower() for mark in notes_of_run.marks)
             }
-            asked = asked._replace(only=marked if asked.only is None else marked & set(asked.only))
+            selection = selection._replace(only=marked if selection.only is None else marked & set(selection.only))
         if query.answerer is not None:
-            mine = self._waiting_for(index, query.answerer, asked)
-            asked = asked._replace(only=mine if asked.only is None else mine & set(asked.only))
-        return asked
+            mine = self._waiting_for(index, query.answerer, selection)
+            selection = selection._replace(only=mine if selection.only is None else mine & set(selection.only))
+        return selection
 
-    def _waiting_for(self, index: RunIndex, who: str, asked: RunsAsked) -> set[str]:
+    def _waiting_for(self, index: RunIndex, who: str, selection: RunsAsked) -> set[str]:
         """Of runs that wait, and of those that ask while other nodes go on; what cannot be read counts as waiting."""
-        found: set[str] = set()
+        run_ids: set[str] = set()
         for status in ("waiting", "running"):
-            if asked.status not in ("", status):
+            if selection.status not in ("", status):
                 continue
-            infos = index.find(asked._replace(status=status, search=Search()), _MOST_WAITING).infos
+            infos = index.find(selection._replace(status=status, search=Search()), _MOST_WAITING).infos
             digests = self._digests(index, infos)
             for info in infos:
                 digest = digests.get(info.run_id)
                 if status == "waiting" if digest is None else any(may_answer(who, each) for each in digest.asks):
-                    found.add(info.run_id)
-        return found
+                    run_ids.add(info.run_id)
+        return run_ids
 
     def _digests(self, index: RunIndex, infos: Sequence[RunInfo], *, texts: bool = False) -> Mapping[str, RunDigest]:
-        found = dict(index.digests([info.run_id for info in infos], texts=texts))
-        made: dict[str, RunDigest] = {}
-        left = _MOST_EVENTS
+        digests = dict(index.digests([info.run_id for info in infos], texts=texts))
+        new_digests: dict[str, RunDigest] = {}
+        budget = _MOST_EVENTS
         for info in infos:
-            known = found.get(info.run_id)
-            if known is not None and known.events == info.events:
+            current = digests.get(info.run_id)
+            if current is not None and current.events == info.events:
                 continue
             done, builder = self._growing.get(info.run_id, (0, None))
             if builder is not None and builder.started_at != info.started:  # It was removed, and this is a new one.
                 done, builder = 0, None
             unread = info.events - done
-            if left < min(unread, _MOST_EVENTS):  # The first of them is read, however long it is.
+            if budget < min(unread, _MOST_EVENTS):  # The first of them is read, however long it is.
                 break
             digest = self._read(info.run_id, builder, done)
             if digest is None:  # It is read again each time, so it keeps no other from being read.
                 continue
-            left -= unread
-            found[info.run_id] = digest
+            budget -= unread
+            digests[info.run_id] = digest
             if info.status != "running":
-                made[info.run_id] = digest
-        self._keep(index, made)
-        return found
+                new_digests[info.run_id] = digest
+        self._keep(index, new_digests)
+        return digests
 
     def _read(self, run_id: str, builder: DigestBuilder | None, done: int) -> RunDigest | None:
         """The digest of a run as it is now, from what was read of it before; None of one that cannot be read."""
@@ -174,21 +176,21 @@ class RunLister:
             missing, total = index.missing(_MAX_INDEXED)
             if not missing:
                 return total
-            made: dict[str, RunDigest] = {}
+            digests: dict[str, RunDigest] = {}
             for run_id in missing:
                 digest = self._read(run_id, None, 0)
                 if digest is not None:
-                    made[run_id] = digest
+                    digests[run_id] = digest
                 if monotonic() > end:
                     break
-            if not (made and self._keep(index, made)) or monotonic() > end:
-                return total - len(made)
+            if not (digests and self._keep(index, digests)) or monotonic() > end:
+                return total - len(digests)
 
-    def _keep(self, index: RunIndex, made: Mapping[str, RunDigest]) -> bool:
+    def _keep(self, index: RunIndex, digests: Mapping[str, RunDigest]) -> bool:
         """Tells whether they could be kept: who may only read a store makes them anew each time."""
         try:
-            if made:
-                index.keep(made)
+            if digests:
+                index.keep(digests)
         except JournalError:
             return False
         return True

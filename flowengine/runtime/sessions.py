@@ -64,18 +64,18 @@ def load_session(plan: CompiledFlow, store: JournalStore, session: str) -> Mappi
             session,
             plan.name,
         )
-    found = dict(store.recall(_KIND, check_session_name(session)) or {})
-    found.pop(_SAVED, None)
-    if "conversation" not in found:
-        return freeze(found)
+    values = dict(store.recall(_KIND, check_session_name(session)) or {})
+    values.pop(_SAVED, None)
+    if "conversation" not in values:
+        return freeze(values)
     from flowengine.agents.context.conversation import ConversationHistoryProvider
     from flowengine.nodes.agent_steps import providers_of
 
     providers = providers_of(plan.all_nodes.values())
-    shown = [each.max_items for each in providers if isinstance(each, ConversationHistoryProvider)]
-    if shown:
-        found["conversation"] = found["conversation"][-max(shown) :] if max(shown) else []
-    return freeze(found)
+    limits = [each.max_items for each in providers if isinstance(each, ConversationHistoryProvider)]
+    if limits:
+        values["conversation"] = values["conversation"][-max(limits) :] if max(limits) else []
+    return freeze(values)
 
 
 async def leave_behind(
@@ -90,18 +90,18 @@ async def leave_behind(
     from flowengine.nodes.agent_steps import providers_of  # Few flows leave anything.
 
     session = started.settings.get("session")
-    kept = FinalContext(walk).runtime.kept
-    if "memory" not in kept and session is None:
+    kept_values = FinalContext(walk).runtime.kept
+    if "memory" not in kept_values and session is None:
         return ()
     if fence is not None:
         await fence()
     problems: Sequence[str] = ()
-    if "memory" in kept:
+    if "memory" in kept_values:
         from flowengine.agents.context.kept_memories import keep_for_good  # Fewer remember anything for good.
 
-        problems = await keep_for_good(kept, providers_of(plan.all_nodes.values()))
+        problems = await keep_for_good(kept_values, providers_of(plan.all_nodes.values()))
     if session is not None:
-        _save(plan, store, session, started, walk, kept)
+        _save(plan, store, session, started, walk, kept_values)
     return problems
 
 
@@ -117,8 +117,8 @@ def _save(
 
     began_with, node = started.kept, str(started.settings.get("from"))
     contexts = [*contexts_of(plan.all_nodes.values())]
-    kept = _data_of({name: value for name, value in all_kept.items() if name not in _OF_ONE_RUN}, contexts)
-    said = kept.pop("conversation", [])[len(began_with.get("conversation", ())) :]
+    data = _data_of({name: value for name, value in all_kept.items() if name not in _OF_ONE_RUN}, contexts)
+    messages = data.pop("conversation", [])[len(began_with.get("conversation", ())) :]
     initial = {f"context:{each.id}": each for each in contexts}
 
     def add(before: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
@@ -127,18 +127,18 @@ def _save(
             _LOGGER.warning("session '%s' was removed while run %s went on: it leaves nothing", session, started.run_id)
             return None
         now = dict(before or {})
-        saved, new = now.get(_SAVED, ()), said
+        saved, new = now.get(_SAVED, ()), messages
         if started.run_id in saved:
             return before
-        begun: Mapping[str, Any] = began_with
+        base_values: Mapping[str, Any] = began_with
         if "forked" in started.settings:  # What it shares with the run that it is forked from may be there already.
             new = _leave_out_shared(walk, node, now.get("conversation", ()))
             if started.settings["forked"] in saved:
-                seen = walk.layer_before(walk.graph.index[node])
-                begun = _data_of(KeptView(walk.store, seen, copy_mutable), contexts)
-        for name, value in kept.items():
-            if name not in begun or begun[name] != value:
-                base = begun[name] if name in begun else initial[name].dump() if name in initial else None
+                view = walk.layer_before(walk.graph.index[node])
+                base_values = _data_of(KeptView(walk.store, view, copy_mutable), contexts)
+        for name, value in data.items():
+            if name not in base_values or base_values[name] != value:
+                base = base_values[name] if name in base_values else initial[name].dump() if name in initial else None
                 now[name] = _merge(session, name, initial.get(name), base, now.get(name, base), value)
         now[_SAVED] = [*saved, started.run_id][-LONGEST:]
         conversation = [*now.get("conversation", ()), *new]
@@ -147,15 +147,15 @@ def _save(
     store.revise(_KIND, session, add)
 
 
-def _data_of(kept: Mapping[str, Any], contexts: Iterable[TypedContext[Any]]) -> dict[str, Any]:
+def _data_of(values: Mapping[str, Any], contexts: Iterable[TypedContext[Any]]) -> dict[str, Any]:
     """What is kept, with the data of contexts in the place of the changes that are added up to them."""
     from flowengine.agents.typed_contexts.manager import CHANGES_OF, ContextManager
 
-    data = {name: value for name, value in kept.items() if not name.startswith(CHANGES_OF)}
+    data = {name: value for name, value in values.items() if not name.startswith(CHANGES_OF)}
     for each in contexts:
-        if f"{CHANGES_OF}{each.id}" in kept:
+        if f"{CHANGES_OF}{each.id}" in values:
             one = each.fresh()
-            ContextManager([one]).load(kept)
+            ContextManager([one]).load(values)
             data[f"context:{each.id}"] = one.dump()
     return data
 

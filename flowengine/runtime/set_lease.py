@@ -97,7 +97,7 @@ def _is_alive(holder: Mapping[str, Any], now: float) -> bool:
 def born_at(process: int) -> str:
     """Returns the start time of a local process, in the system's own unit; empty if unknown."""
     try:
-        said = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")
+        status = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
-    return said.rpartition(")")[2].split()[19]  # The name before it may have blanks (proc(5)).
+    return status.rpartition(")")[2].split()[19]  # The name before it may have blanks (proc(5)).

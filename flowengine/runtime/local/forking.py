@@ -31,15 +31,15 @@ def failed_items(plan: CompiledFlow, events: Sequence[Event]) -> Mapping[str, Co
 
     history, nodes = History(events), plan.all_nodes
     stopped = {each.node for each in events if isinstance(each, NodeRecorded) and type(each.record) is MapStopped}
-    found: dict[str, list[int]] = {}
+    indices: dict[str, list[int]] = {}
     for prefix in history.prefixes():
         item = _ITEM.fullmatch(prefix)
         node = None if item is None else nodes.get(file_path(item[1]))
         if item is None or not isinstance(node, MapNode) or node.on_item_error == "fail" or item[1] in stopped:
             continue
         if _has_failed(node.body.graph, history.of(prefix), prefix):
-            found.setdefault(item[1], []).append(int(item[2]))
-    return found
+            indices.setdefault(item[1], []).append(int(item[2]))
+    return indices
 
 
 def refuse_repeated_deeds(
@@ -52,10 +52,10 @@ def refuse_repeated_deeds(
     nodes = plan.all_nodes
     finished = {event.node for event in events if isinstance(event, NodeFinished)}
     deeds = {event.node for event in events if isinstance(event, NodeRecorded) and _has_deed(event.record)}
-    known = {each: node for each in finished if (node := nodes.get(file_path(each))) is not None}
-    deeds |= {each for each, node in known.items() if node.effect == "external"}
-    asked = {each for each, node in known.items() if node.kind == "approval"}
-    behind = sorted(each for each in deeds | asked if _is_behind(plan, nodes, maps, each))
+    nodes_by_path = {each: node for each in finished if (node := nodes.get(file_path(each))) is not None}
+    deeds |= {each for each, node in nodes_by_path.items() if node.effect == "external"}
+    approvals = {each for each, node in nodes_by_path.items() if node.kind == "approval"}
+    behind = sorted(each for each in deeds | approvals if _is_behind(plan, nodes, maps, each))
     refused = [each for each in behind if each not in allowed]
     if refused:
         names = ", ".join(f"'{each}'" for each in refused)

@@ -78,9 +78,9 @@ async def start(
     """A new run, to its end. A node's failure is told in the `Run`, not raised."""
     limits = options.limits or limits_under(plan.limits, options.settings)
     run_id = options.run_id or new_run_id()
-    taken = await inputs_with_files(plan, inputs, store, run_id)
-    begin = partial(beginning, plan, taken, store, run_id, options)
-    started = await anyio.to_thread.run_sync(begin) if may_take_long(plan.inputs, taken) else begin()
+    checked = await inputs_with_files(plan, inputs, store, run_id)
+    begin = partial(beginning, plan, checked, store, run_id, options)
+    started = await anyio.to_thread.run_sync(begin) if may_take_long(plan.inputs, checked) else begin()
     await plan.ready()
     plan.check_options()
     thrifty = _reuse_results(plan, store, run_id, options.reuse)
@@ -115,10 +115,10 @@ def beginning(
     Whether the plan could run here is not asked. `begins_later`: it is resumed once it is its turn, and has its
     session as it is then.
     """
-    given = checked_inputs(plan.inputs, inputs)
-    kept: Mapping[str, Any] = EMPTY
+    values = checked_inputs(plan.inputs, inputs)
+    kept_values: Mapping[str, Any] = EMPTY
     if options.session is not None and not begins_later:
-        kept = load_session(plan, store, options.session)
+        kept_values = load_session(plan, store, options.session)
     settings = options.settings
     if options.limits is not None:
         settings = {**settings, **chosen_limits(options.limits, limits_under(plan.limits, settings))}
@@ -133,7 +133,7 @@ def beginning(
         run_id,
         plan.name,
         time.time(),
-        given,
+        values,
         env,
         plan.fingerprints,
         plan.path,
@@ -141,7 +141,7 @@ def beginning(
         __version__,
         settings,
         plan.skeleton,
-        kept,
+        kept_values,
         plan.code,
     )
 
@@ -179,8 +179,8 @@ async def resume(plan: CompiledFlow, run_id: str, store: JournalStore, options: 
         repeated: Collection[str] = ()
         if repeats:
             repeated = refuse_repeated_deeds(plan, events, repeats, options.retry_effects)
-        kept = None if _has_begun(events) else _session_of(plan, started, store)
-        started = started if kept is None else started._replace(kept=kept)
+        session_values = None if _has_begun(events) else _session_of(plan, started, store)
+        started = started if session_values is None else started._replace(kept=session_values)
         walk = _make_walk(thrifty, started, [*events, RunResumed(time.time(), repeats=repeats)] if repeats else events)
         retry = [each for each in options.retry_effects if each not in repeated]
         # What only tells what would have been does nothing outside again.
@@ -189,7 +189,7 @@ async def resume(plan: CompiledFlow, run_id: str, store: JournalStore, options: 
         answers = answers_left(store, run_id, events)
         if not decided and not answers:
             _refuse_batched(run_id, events)
-        records = [*decided, *((node_of_question(path, given), given) for path, given in answers.items())]
+        records = [*decided, *((node_of_question(path, answer), answer) for path, answer in answers.items())]
         for node, record in records:
             walk.attempts.add(node, record)
         code = EMPTY if plan.code == _last_code(events) else plan.code
@@ -198,7 +198,9 @@ async def resume(plan: CompiledFlow, run_id: str, store: JournalStore, options: 
         limits = options.limits or under
         anew = {**options.settings, **chosen_limits(limits, under)}
         anew = {name: value for name, value in anew.items() if name not in before or before[name] != value}
-        resumed = RunResumed(time.time(), plan.fingerprints if changed else EMPTY, code, freeze(anew), repeats, kept)
+        resumed = RunResumed(
+            time.time(), plan.fingerprints if changed else EMPTY, code, freeze(anew), repeats, session_values
+        )
         first = [resumed, *(NodeRecorded(node, time.time(), record) for node, record in records)]
     except BaseException:
         await journal.close()
@@ -331,13 +333,13 @@ def read_run(plan: CompiledFlow, events: Sequence[Event]) -> Run:
 def changed_nodes(plan: CompiledFlow, events: Sequence[Event]) -> list[str]:
     """Nodes whose definition is not what the run last went on with, added and removed ones too; and those whose code
     is another, where something that it gave, or was answered, stays."""
-    found = dict.fromkeys(changed_definitions(plan, events))
+    names = dict.fromkeys(changed_definitions(plan, events))
     code, now = _last_code(events), plan.code
     for event in events if code else ():
         path = file_path(event.node) if isinstance(event, NodeFinished | NodeRecorded) else ""
-        if path and path not in found and are_others(code.get(path), now.get(path)) and _keeps_something(event):
-            found[path] = None
-    return list(found)
+        if path and path not in names and are_others(code.get(path), now.get(path)) and _keeps_something(event):
+            names[path] = None
+    return list(names)
 
 
 def _keeps_something(event: Event) -> bool:
@@ -350,22 +352,22 @@ _ANSWERED: Final = (ModelCall, ToolCall, ApprovalRequested)
 
 def changed_definitions(plan: CompiledFlow, events: Sequence[Event]) -> list[str]:
     """Nodes whose definition is not what the run last went on with; added and removed ones too."""
-    known: Mapping[str, str] = EMPTY
+    fingerprints: Mapping[str, str] = EMPTY
     for event in events:
         if isinstance(event, RunStarted) or (isinstance(event, RunResumed) and event.fingerprints):
-            known = event.fingerprints
+            fingerprints = event.fingerprints
     now = plan.fingerprints
     return [
         name
-        for name in dict.fromkeys([*now, *known])
-        if (name in now) is not (name in known) or are_others(known.get(name), now.get(name))
+        for name in dict.fromkeys([*now, *fingerprints])
+        if (name in now) is not (name in fingerprints) or are_others(fingerprints.get(name), now.get(name))
     ]
 
 
 def _last_code(events: Sequence[Event]) -> Mapping[str, str]:
     """Of the functions that nodes called when the run last went on."""
-    told = [each.code for each in events if isinstance(each, RunStarted | RunResumed)]
-    return next((code for code in reversed(told) if code), EMPTY)
+    codes = [each.code for each in events if isinstance(each, RunStarted | RunResumed)]
+    return next((code for code in reversed(codes) if code), EMPTY)
 
 
 def _read_start(run_id: str, events: Sequence[Event]) -> RunStarted:
@@ -377,10 +379,12 @@ def _read_start(run_id: str, events: Sequence[Event]) -> RunStarted:
 
 def _has_begun(events: Sequence[Event]) -> bool:
     """Whether anything of a run has happened. What shares the past of another begins with the session that this had."""
-    begun = (NodeStarted, NodeFinished, NodeFailed, NodeSkipped)
+    node_events = (NodeStarted, NodeFinished, NodeFailed, NodeSkipped)
     return isinstance(events[0], RunStarted) and (
         "forked" in events[0].settings
-        or any(isinstance(each, begun) or (isinstance(each, RunResumed) and each.kept is not None) for each in events)
+        or any(
+            isinstance(each, node_events) or (isinstance(each, RunResumed) and each.kept is not None) for each in events
+        )
     )
 
 

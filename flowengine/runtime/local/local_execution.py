@@ -149,8 +149,8 @@ class LocalExecution:
             stop = await self._schedule(tell)
         if not scope.cancel_called or not self.walk.is_cut:
             return stop
-        told = f"the run took longer than its limit of {seconds:g} s"
-        return LimitError(told, part="", on_limit=self.limits.on_limit, limit="timeout")
+        message = f"the run took longer than its limit of {seconds:g} s"
+        return LimitError(message, part="", on_limit=self.limits.on_limit, limit="timeout")
 
     async def _schedule(self, tell: Callable[[], None] | None = None) -> _Stop:
         """Run what can run; the limit that ended it early, or what kept it from beginning."""
@@ -221,10 +221,10 @@ class LocalExecution:
             node, error = failure
             return RunFinished(at, "failed", None, error, node)
         if stop is not None:
-            told, part = error_info(stop), stop.part or None
+            info, part = error_info(stop), stop.part or None
             if stop.on_limit == "partial":
-                return RunFinished(at, "partial", partial_outputs_of(self.plan, self.walk), told, part)
-            return RunFinished(at, "paused" if stop.on_limit == "pause" else "failed", None, told, part)
+                return RunFinished(at, "partial", partial_outputs_of(self.plan, self.walk), info, part)
+            return RunFinished(at, "paused" if stop.on_limit == "pause" else "failed", None, info, part)
         if self.walk.is_cut:
             return RunFinished(at, "cancelled")
         if self.walk.waits:
@@ -250,10 +250,12 @@ def _has_more_to_keep(started: RunStarted, walk: Walk) -> bool:
 
 
 def keeper_of(
-    plan: CompiledFlow, store: JournalStore, run_id: str, known: Callable[[], Iterable[FileValue]] = tuple
+    plan: CompiledFlow, store: JournalStore, run_id: str, stored_files: Callable[[], Iterable[FileValue]] = tuple
 ) -> FileKeeper | None:
     """Takes files in for a run; None where the store, of another package, keeps none."""
-    return FileKeeper(cast("BlobStore", store), run_id, plan.files, known) if hasattr(store, "put_blob") else None
+    return (
+        FileKeeper(cast("BlobStore", store), run_id, plan.files, stored_files) if hasattr(store, "put_blob") else None
+    )
 
 
 async def _close_quietly(journal: Journal, *last: Event) -> None:

@@ -150,29 +150,29 @@ def open_row_set(
     models = ", ".join(sorted({each.name for each in plan.default_models.values()}))
     definition = _hash(dict(plan.fingerprints), dict(plan.code))
     new = os.urandom(4).hex()
-    chosen: dict[str, str] = {}
+    row: dict[str, str] = {}
     was_edited = False
 
-    def choose(kept: Mapping[str, str] | None) -> Mapping[str, str]:
+    def choose(entry: Mapping[str, str] | None) -> Mapping[str, str]:
         """In one step with keeping it: of two processes that begin a set at once, one goes on with the other's."""
         nonlocal was_edited
-        was_edited = kept is not None and not fresh and kept["flow"] != definition
+        was_edited = entry is not None and not fresh and entry["flow"] != definition
         if was_edited and not allow_changed:
             raise FlowChangedError(f"the flow '{plan.name}' was edited since its runs over '{name}' began")
         # A set of before this was kept does not say it.
-        if kept is not None and not fresh and kept.get("models", models) != models and not allow_changed:
+        if entry is not None and not fresh and entry.get("models", models) != models and not allow_changed:
             raise FlowChangedError(
-                f"the nodes of flow '{plan.name}' that name no model asked {kept['models']} when its runs over "
+                f"the nodes of flow '{plan.name}' that name no model asked {entry['models']} when its runs over "
                 f"'{name}' began, and would ask {models} now"
             )
-        chosen.update(set=new if kept is None or fresh else kept["set"], flow=definition, models=models)
-        return dict(chosen)
+        row.update(set=new if entry is None or fresh else entry["set"], flow=definition, models=models)
+        return dict(row)
 
     store.revise("rows", _hash(plan.name, key), choose)
     label = _label_of(name)
-    if chosen["set"] == new:
+    if row["set"] == new:
         return RowSet(new, label)
-    return RowSet(chosen["set"], label, _list_runs(store, chosen["set"]), was_edited)
+    return RowSet(row["set"], label, _list_runs(store, row["set"]), was_edited)
 
 
 def _list_runs(store: JournalStore, set_id: str) -> Mapping[str, RunInfo]:
@@ -238,7 +238,7 @@ class RowRuns:
         order.workers = self.concurrency
         scope, ended = anyio.CancelScope(), anyio.Event()
         # Its tasks are none of the reader's: one that leaves early may never close this generator, or in another task.
-        held = start_apart(partial(self._run_all, rows, order, scope, ended))
+        thread = start_apart(partial(self._run_all, rows, order, scope, ended))
         try:
             while (result := await order.take()) is not None:
                 yield result
@@ -246,20 +246,20 @@ class RowRuns:
             scope.cancel()
             with anyio.CancelScope(shield=True):
                 await ended.wait()
-            del held
+            del thread
         if order.failure is not None:
             raise order.failure
 
-    def read_ended(self, rows: Iterable[AnyRow], given: Container[int]) -> Iterator[RowResult]:
-        """Once `results` has ended early: what is on record of the other rows (`given`: the numbers of those that had
+    def read_ended(self, rows: Iterable[AnyRow], numbers: Container[int]) -> Iterator[RowResult]:
+        """Once `results` has ended early: what is on record of the other rows (`numbers`: the numbers of those that had
         a result), as far as they have ended, now or before."""
-        known = _list_runs(self.store, self.rows.id)
+        infos = _list_runs(self.store, self.rows.id)
         self._counts.clear()
         for number, each in enumerate(rows, 1):
             row = each if isinstance(each, DataRow) else DataRow(number, each, data=each)
-            found = None if row.problem is not None else known.get(self.id_of(row))
-            if found is not None and found.status in _ENDED and row.number not in given:
-                yield self._read(row, found)
+            info = None if row.problem is not None else infos.get(self.id_of(row))
+            if info is not None and info.status in _ENDED and row.number not in numbers:
+                yield self._read(row, info)
 
     async def _run_all(
         self,
@@ -292,8 +292,8 @@ class RowRuns:
 
     async def _work(self, source: _Source, order: _InOrder) -> None:
         try:
-            while not self._shared.has_refused and (found := await source.next()) is not None:
-                await self._take(_Row(*found), order)
+            while not self._shared.has_refused and (item := await source.next()) is not None:
+                await self._take(_Row(*item), order)
         except Exception as error:
             order.fail(error)
         finally:
@@ -339,22 +339,22 @@ class RowRuns:
             run_id = each.run_id or self.id_of(row)
         except (RecursionError, UnicodeError, ValueError, TypeError) as error:
             return _refuse_row(row, error_info(InputError(f"the row cannot be written down: {error}")))
-        known = self.rows.known.get(run_id)
-        if known is not None and self._has_ended(known):
-            return self._read(row, known)
-        before = Spending() if known is None else History(self.store.events(run_id)).sum_spending()
-        ledger, begun = each.ledger or Ledger(Budget(), above=self._shared, spent=before), monotonic()
+        info = self.rows.known.get(run_id)
+        if info is not None and self._has_ended(info):
+            return self._read(row, info)
+        before = Spending() if info is None else History(self.store.events(run_id)).sum_spending()
+        ledger, start = each.ledger or Ledger(Budget(), above=self._shared, spent=before), monotonic()
         each.ledger = ledger
         if begin is not None:
             each.run_id = run_id
             begin(run_id)
         try:
-            run = await self._run(row, run_id, known is not None or each.is_aside, ledger)
+            run = await self._run(row, run_id, info is not None or each.is_aside, ledger)
         except (EffectPendingError, NotJournalableError, DefinitionError, RunError) as error:
-            if known is None and not each.is_aside:
+            if info is None and not each.is_aside:
                 return _refuse_row(row, error_info(error))
-            return RowResult(row, run_id, "failed", EMPTY, error_info(error), None, before, monotonic() - begun)
-        each.seconds += monotonic() - begun
+            return RowResult(row, run_id, "failed", EMPTY, error_info(error), None, before, monotonic() - start)
+        each.seconds += monotonic() - start
         took, spent = each.seconds, ledger.spent
         return RowResult(
             row,
@@ -386,17 +386,17 @@ class RowRuns:
         again = self._counts[content]
         return f"{self.rows.id}-{content}" + (f"-{again}" if again > 1 else "")
 
-    def _has_ended(self, known: RunInfo) -> bool:
-        return known.status in _ENDED and (known.status == "succeeded" or not self.retry_failed)
+    def _has_ended(self, info: RunInfo) -> bool:
+        return info.status in _ENDED and (info.status == "succeeded" or not self.retry_failed)
 
-    def _read(self, row: DataRow, known: RunInfo) -> RowResult:
-        events = self.store.events(known.run_id)
+    def _read(self, row: DataRow, info: RunInfo) -> RowResult:
+        events = self.store.events(info.run_id)
         last = events[-1]
         if not isinstance(last, RunFinished):  # Somebody goes on with it.
-            return RowResult(row, known.run_id, "running", EMPTY, None, None, Spending(), 0.0, was_there=True)
+            return RowResult(row, info.run_id, "running", EMPTY, None, None, Spending(), 0.0, was_there=True)
         spent, took = History(events).sum_spending(), _sum_working_seconds(events)
         return RowResult(
-            row, known.run_id, last.status, last.outputs or EMPTY, last.error, last.node, spent, took, was_there=True,
+            row, info.run_id, last.status, last.outputs or EMPTY, last.error, last.node, spent, took, was_there=True,
             has_stand_in=_has_stand_in(events),
         )  # fmt: skip
 

@@ -118,8 +118,8 @@ def _settled_questions(records: Sequence[Any]) -> Collection[str]:
     done = {each.key for each in records if type(each) is ToolCall}
     names: set[str] = set()
     for each in records:
-        if type(each) is ApprovalRequested and (answered := answers.get(each.name)) is not None:
-            given = each.arguments if answered.form is None else answered.form
-            if not each.tool or tool_key(each.tool, given or {}) in done:
+        if type(each) is ApprovalRequested and (answer := answers.get(each.name)) is not None:
+            arguments = each.arguments if answer.form is None else answer.form
+            if not each.tool or tool_key(each.tool, arguments or {}) in done:
                 names.add(each.name)
     return names

@@ -92,15 +92,15 @@ _KIND: Final = "queue.loading"
 
 def deaths_while_loading(store: JournalStore, run_id: str) -> int:
     """Counts the deaths of workers while they loaded the run."""
-    known = store.recall(_KIND, run_id)
-    return known if isinstance(known, int) else 0
+    count = store.recall(_KIND, run_id)
+    return count if isinstance(count, int) else 0
 
 
 def begin(store: JournalStore, run_id: str) -> None:
     """The code is loaded now."""
 
-    def change(known: Any) -> Any:
-        return known + 1 if isinstance(known, int) else 1
+    def change(count: Any) -> Any:
+        return count + 1 if isinstance(count, int) else 1
 
     store.revise(_KIND, run_id, change)
 

@@ -72,8 +72,10 @@ def metrics_of(vitals: WorkerHeartbeat, queues: Sequence[QueueStatus] | None) ->
     yield Metric("flowengine_worker_ready", "gauge", "Whether it takes runs.", [(EMPTY, is_ready)])
     yield Metric("flowengine_worker_runs", "gauge", "Runs that it holds.", [(EMPTY, len(vitals.in_hand))])
     yield Metric("flowengine_worker_concurrency", "gauge", "Runs that it may hold.", [(EMPTY, vitals.concurrency)])
-    told = [({"event": event}, count) for event, count in sorted(vitals.counts.items())]
-    yield Metric("flowengine_worker_events_total", "counter", "What happened to runs in it, by event.", told)
+    samples_of_events = [({"event": event}, count) for event, count in sorted(vitals.counts.items())]
+    yield Metric(
+        "flowengine_worker_events_total", "counter", "What happened to runs in it, by event.", samples_of_events
+    )
     totals = vitals.totals
     ended = [
         ({"flow": flow, "caller": caller, "status": status}, count)
@@ -81,9 +83,9 @@ def metrics_of(vitals: WorkerHeartbeat, queues: Sequence[QueueStatus] | None) ->
     ]
     yield Metric("flowengine_runs_total", "counter", "Runs that stopped here, by flow, caller and status.", ended)
     spent = [({"flow": flow, "caller": caller}, each) for (flow, caller), each in sorted(totals.spent.items())]
-    for name, told, place in SPENT_METRICS:
+    for name, samples_of_events, place in SPENT_METRICS:
         samples = [(labels, float(each[place])) for labels, each in spent]
-        yield Metric(f"{name}_total", "counter", told, samples)
+        yield Metric(f"{name}_total", "counter", samples_of_events, samples)
     yield Metric("flowengine_store_up", "gauge", "Whether the store answered just now.", [(EMPTY, queues is not None)])
     if queues is None:
         return
@@ -185,7 +187,7 @@ def _ask_queues(url: str) -> Sequence[QueueStatus] | None:
     try:
         with psycopg.connect(url, connect_timeout=_CONNECT, autocommit=True) as connection:
             connection.execute(_ANSWER)
-            asked = _Connection(connection)
-            return queues_of(asked, workers_of(asked))
+            queue_connection = _Connection(connection)
+            return queues_of(queue_connection, workers_of(queue_connection))
     except psycopg.Error:
         return None

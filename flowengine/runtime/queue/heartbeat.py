@@ -37,9 +37,9 @@ class WorkerNotice(str):
     """The run that it is of, None where it is of the worker."""
 
     def __new__(cls, text: str, event: str, run_id: str | None = None) -> WorkerNotice:
-        made = super().__new__(cls, text)
-        made.event, made.run_id = event, run_id
-        return made
+        notice = super().__new__(cls, text)
+        notice.event, notice.run_id = event, run_id
+        return notice
 
 
 Tell = Callable[[WorkerNotice], None]

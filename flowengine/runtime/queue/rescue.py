@@ -70,14 +70,14 @@ class Orphans:
 
     def __init__(self, store: PostgresStore) -> None:
         self._store = store
-        self._seen: set[str] = set()
+        self._last_jobless: set[str] = set()
         self._others: set[str] = set()
         """Runs that were begun without a queue, and are for those who began them to go on with."""
 
     @property
     def count(self) -> int:
         """The number of runs without a job at the last look."""
-        return len(self._seen)
+        return len(self._last_jobless)
 
     async def look(self) -> Sequence[str]:
         """Put the runs back that had no job the last time either; which they were."""
@@ -89,14 +89,14 @@ class Orphans:
         abandoned = set(self._store.abandoned()) if rows else set[str]()
         jobless = {run_id for run_id, waits in rows if (self._is_answered(run_id) if waits else run_id in abandoned)}
         self._others &= jobless
-        found = {run_id: self._job_of(run_id) for run_id in sorted(jobless - self._others)}
-        self._others.update(run_id for run_id, job in found.items() if job is None)
-        return {run_id: job for run_id, job in found.items() if job is not None}
+        jobs = {run_id: self._job_of(run_id) for run_id in sorted(jobless - self._others)}
+        self._others.update(run_id for run_id, job in jobs.items() if job is None)
+        return {run_id: job for run_id, job in jobs.items() if job is not None}
 
     def _look(self) -> Sequence[str]:
-        found = self.find()
-        again, self._seen = found.keys() & self._seen, set(found)
-        back = [run_id for run_id in sorted(again) if self._store.transact(partial(_put, found[run_id]))]
+        jobs = self.find()
+        again, self._last_jobless = jobs.keys() & self._last_jobless, set(jobs)
+        back = [run_id for run_id in sorted(again) if self._store.transact(partial(_put, jobs[run_id]))]
         self._store.transact(_forget_ended)
         return back
 
@@ -184,19 +184,19 @@ class Rescue:
             self._looked = now
             return []
         rescued: list[str] = []
-        lost: Sequence[Job] = await self._find_lost(worker, in_hand) if is_due else []
-        if lost and await anyio.to_thread.run_sync(self._store.is_settled, self._settled):
-            runs = [_run_of(job) for job in lost]
-            held = await anyio.to_thread.run_sync(self._store.find_writers, WORKER, runs)
+        orphans: Sequence[Job] = await self._find_lost(worker, in_hand) if is_due else []
+        if orphans and await anyio.to_thread.run_sync(self._store.is_settled, self._settled):
+            runs = [_run_of(job) for job in orphans]
+            writers = await anyio.to_thread.run_sync(self._store.find_writers, WORKER, runs)
             still = {job.id for job in await self._find_lost(worker, in_hand)}
             hanging = {job.id for job in await self._find_lost(worker, in_hand, self._hanging)}
-            found: list[tuple[Job, int | None]] = []
-            for job in lost:
-                epoch, is_alive = held.get(_run_of(job), (None, False))
+            free_jobs: list[tuple[Job, int | None]] = []
+            for job in orphans:
+                epoch, is_alive = writers.get(_run_of(job), (None, False))
                 if job.id in (hanging if is_alive else still):  # So whose epoch that is was lost when it was looked up.
-                    found.append((job, epoch))
-            await anyio.to_thread.run_sync(note_companies, self._store, _count_companies(found))
-            for job, epoch in found:
+                    free_jobs.append((job, epoch))
+            await anyio.to_thread.run_sync(note_companies, self._store, _count_companies(free_jobs))
+            for job, epoch in free_jobs:
                 await self._replace(job, epoch)
                 rescued.append(_run_of(job))
         self._looked = monotonic()
@@ -204,15 +204,15 @@ class Rescue:
 
     async def _ask(self, worker: int | None, in_hand: Collection[int]) -> bool:
         """One statement says that the worker lives, and whether there may be jobs that are lost."""
-        found = await self._app.connector.execute_query_all_async(
+        rows = await self._app.connector.execute_query_all_async(
             _SIGN, worker=worker, queue=self._queue, stalled=self._stalled
         )
-        if found[0]["version"] != VERSION:
+        if rows[0]["version"] != VERSION:
             await anyio.to_thread.run_sync(self._store.check_version)
-        ours = {row["id"] for row in found if row["is_ours"]}
+        ours = {row["id"] for row in rows if row["is_ours"]}
         if ours <= set(in_hand):
             self._unaccounted = {}
-            return any(row["id"] is not None and not row["is_ours"] for row in found)
+            return any(row["id"] is not None and not row["is_ours"] for row in rows)
         return True
 
     async def _find_lost(
@@ -227,7 +227,7 @@ class Rescue:
         unknown = {job.id: job for job in ours if job.id is not None and job.id not in in_hand}
         self._unaccounted = {each: self._unaccounted.get(each, monotonic()) for each in unknown}
         since = monotonic() - self._stalled
-        return [*stalled, *(unknown[each] for each, seen in self._unaccounted.items() if seen < since)]
+        return [*stalled, *(unknown[each] for each, moment in self._unaccounted.items() if moment < since)]
 
     async def _replace(self, job: Job, epoch: int | None) -> None:
         """Each step may be the last that we live to see, and others may take the same ones: the new job comes first,
@@ -258,10 +258,10 @@ class Rescue:
         )
 
 
-def _count_companies(found: Sequence[tuple[Job, int | None]]) -> Mapping[str, tuple[int, int]]:
+def _count_companies(jobs: Sequence[tuple[Job, int | None]]) -> Mapping[str, tuple[int, int]]:
     """Of each run that somebody wrote, the epoch and how many runs its worker had."""
-    sizes = Counter(job.worker_id for job, _ in found)
-    return {_run_of(job): (epoch, sizes[job.worker_id]) for job, epoch in found if epoch is not None}
+    sizes = Counter(job.worker_id for job, _ in jobs)
+    return {_run_of(job): (epoch, sizes[job.worker_id]) for job, epoch in jobs if epoch is not None}
 
 
 def _run_of(job: Job) -> str:

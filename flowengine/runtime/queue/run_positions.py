@@ -99,24 +99,24 @@ def has_queue(store: JournalStore) -> bool:
     return isinstance(store, PostgresStore)
 
 
-def refuse_another(wanted: RunStarted, known: RunStarted | None) -> None:
+def refuse_another(start: RunStarted, there: RunStarted | None) -> None:
     """Raise a `JournalError` where a run is to be submitted whose id is another run's already."""
-    others = [] if known is None else list(_differences(_as_recorded(wanted), known))
+    others = [] if there is None else list(_differences(_as_recorded(start), there))
     if others:
         raise JournalError(
-            f"run '{wanted.run_id}' is there already, with {' and '.join(others)}: submit this one under another id"
+            f"run '{start.run_id}' is there already, with {' and '.join(others)}: submit this one under another id"
         )
 
 
-def _differences(wanted: RunStarted, known: RunStarted) -> Iterator[str]:
+def _differences(start: RunStarted, there: RunStarted) -> Iterator[str]:
     """Lists the differences between two runs, apart from where and when they are executed."""
-    if (wanted.flow, wanted.source, _files(wanted)) != (known.flow, known.source, _files(known)):
+    if (start.flow, start.source, _files(start)) != (there.flow, there.source, _files(there)):
         yield "another flow"
-    if wanted.settings.get("model") != known.settings.get("model"):
+    if start.settings.get("model") != there.settings.get("model"):
         yield "another model"
-    if labels_of(wanted) != labels_of(known):
+    if labels_of(start) != labels_of(there):
         yield "other labels"
-    names = [name for name in {**wanted.inputs, **known.inputs} if wanted.inputs.get(name) != known.inputs.get(name)]
+    names = [name for name in {**start.inputs, **there.inputs} if start.inputs.get(name) != there.inputs.get(name)]
     if names:
         yield f"other inputs ({', '.join(names)})"
 
@@ -159,10 +159,10 @@ def note(store: JournalStore, run_id: str, lack: str) -> None:
     """This process lacks something for the run."""
     name, now = f"{socket.gethostname()}:{os.getpid()}", time()
 
-    def change(known: Any) -> Any:
-        found: dict[str, Any] = {} if known is None else thaw(known)
-        found.pop(name, None)
-        return dict([*found.items(), (name, [now, lack])][-_MOST:])
+    def change(stored: Any) -> Any:
+        lacks: dict[str, Any] = {} if stored is None else thaw(stored)
+        lacks.pop(name, None)
+        return dict([*lacks.items(), (name, [now, lack])][-_MOST:])
 
     store.revise(_KIND, run_id, change)
 
@@ -174,9 +174,9 @@ def forget(store: JournalStore, run_id: str) -> None:
 
 def lacks_of(store: JournalStore, run_id: str) -> Mapping[str, str]:
     """Worker (host and process) → what it said of late that it lacks."""
-    known: Any = store.recall(_KIND, run_id) or {}
+    lacks: Any = store.recall(_KIND, run_id) or {}
     since = time() - _RECENT
-    return {worker: lack for worker, (at, lack) in known.items() if at > since}
+    return {worker: lack for worker, (at, lack) in lacks.items() if at > since}
 
 
 ENDED: Final = frozenset({"succeeded", "failed", "partial", "cancelled"})

@@ -175,18 +175,20 @@ async def submit_runs(
         "python": PYTHON,
         "baggage": plan.baggage,
     }
-    taken = {run_id: await inputs_with_files(plan, runs[run_id], store, check_run_id(run_id)) for run_id in runs}
+    inputs_of_runs = {
+        run_id: await inputs_with_files(plan, runs[run_id], store, check_run_id(run_id)) for run_id in runs
+    }
     options = replace(options, settings={**options.settings, **here})
     starts = [
-        beginning(plan, taken[run_id], store, run_id, options, begins_later=True) for run_id in sorted(runs)
+        beginning(plan, inputs_of_runs[run_id], store, run_id, options, begins_later=True) for run_id in sorted(runs)
     ]  # In order, so that no two wait for each other.
     new: Collection[str] = ()
 
-    def put(connection: psycopg.Connection[Any], begun: Beginnings) -> None:
+    def put(connection: psycopg.Connection[Any], beginnings: Beginnings) -> None:
         nonlocal new
         for start in starts:
-            refuse_another(start, begun.earlier.get(start.run_id))
-        new = frozenset(begun.new)
+            refuse_another(start, beginnings.earlier.get(start.run_id))
+        new = frozenset(beginnings.new)
         put_jobs(connection, [job_of(run_id, queue, priority, at, after=1) for run_id in runs if run_id in new])
 
     await anyio.to_thread.run_sync(make_tables, store)
@@ -240,29 +242,29 @@ async def requeue(
 
 async def _choose(store: PostgresStore, run_id: str, settings: Mapping[str, Any]) -> int:
     """Write what is chosen anew for a run that no process works on; how many events that took."""
-    chosen = RunResumed(time(), settings=freeze(dict(settings))), RunFinished(time(), "running")
-    await append_events(store, run_id, *chosen)
-    return len(chosen)
+    events = RunResumed(time(), settings=freeze(dict(settings))), RunFinished(time(), "running")
+    await append_events(store, run_id, *events)
+    return len(events)
 
 
 async def cancel(store: PostgresStore, run_id: str, app: procrastinate.App | None = None) -> Cancelled:
     """Stop a run wherever it is: in a queue, in a worker's hands, or waiting for somebody (`app` as for `requeue`)."""
     async with _reach(store, app) as app:
-        found: Cancelled = "nothing to stop"
+        outcome: Cancelled = "nothing to stop"
         manager = app.job_manager
         for job in await _jobs_of(app, run_id):
             if job.id is None or job.status not in ("todo", "doing"):
                 continue
             # A job that waits is deleted; one that a worker has is left to it, which stops the run first.
-            if await manager.cancel_job_by_id_async(job.id, abort=True, delete_job=True) and found != "asked to stop":
-                found = "asked to stop" if job.status == "doing" else "before it began"
-        if found == "asked to stop":
-            return found
-        if found == "nothing to stop":
+            if await manager.cancel_job_by_id_async(job.id, abort=True, delete_job=True) and outcome != "asked to stop":
+                outcome = "asked to stop" if job.status == "doing" else "before it began"
+        if outcome == "asked to stop":
+            return outcome
+        if outcome == "nothing to stop":
             with only_looking():
                 last = store.events(run_id)[-1]
             if not isinstance(last, RunFinished) or last.status != "waiting":
-                return found
+                return outcome
         await close_run(store, run_id)
         return "before it began"
 
@@ -290,5 +292,5 @@ def _check_priority(priority: int) -> int:
 
 async def _jobs_of(app: procrastinate.App, run_id: str) -> list[Job]:
     manager = app.job_manager
-    found = [await manager.list_jobs_async(lock=lock, task=TASK) for lock in (run_id, expiry_lock(run_id))]
-    return [job for jobs in found for job in jobs]
+    groups = [await manager.list_jobs_async(lock=lock, task=TASK) for lock in (run_id, expiry_lock(run_id))]
+    return [job for jobs in groups for job in jobs]

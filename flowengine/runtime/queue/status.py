@@ -127,9 +127,9 @@ def workers_of(store: JournalStore | Queryable) -> Sequence[WorkerStatus]:
 def queues_of(store: JournalStore | Queryable, workers: Iterable[WorkerStatus]) -> Sequence[QueueStatus]:
     """The queues that hold runs or have live workers, by name; `workers` are those of the store."""
     live = [worker.queue for worker in workers if worker.is_live and worker.queue is not None]
-    found = {queue: QueueStatus(queue) for queue in live}
-    found |= {row[0]: QueueStatus(*row) for row in ask_queue(store, _QUEUES, LIVE, _LACKING, TASK)}
-    return [found[queue]._replace(workers=live.count(queue)) for queue in sorted(found)]
+    statuses = {queue: QueueStatus(queue) for queue in live}
+    statuses |= {row[0]: QueueStatus(*row) for row in ask_queue(store, _QUEUES, LIVE, _LACKING, TASK)}
+    return [statuses[queue]._replace(workers=live.count(queue)) for queue in sorted(statuses)]
 
 
 def problems_of(
@@ -151,13 +151,13 @@ def problems_of(
             )
         elif each.lacking:
             count = _format_count(each.lacking)
-            said = f"workers lack something for {count} of {name}; `flowengine runs show RUN` says what"
-            yield QueueProblem("lacking", each.queue, said)
+            message = f"workers lack something for {count} of {name}; `flowengine runs show RUN` says what"
+            yield QueueProblem("lacking", each.queue, message)
         if oldest is not None and each.oldest is not None and each.oldest > oldest:
             yield QueueProblem("late", each.queue, f"the first run of {name} is due for longer than {oldest:g} s")
     for run_id, queue in orphans.items():
-        said = f"run {run_id} of queue '{queue}' has no job; a worker of the store puts it back within a minute"
-        yield QueueProblem("orphan", queue, said)
+        message = f"run {run_id} of queue '{queue}' has no job; a worker of the store puts it back within a minute"
+        yield QueueProblem("orphan", queue, message)
 
 
 def _format_count(count: int) -> str:

@@ -70,8 +70,8 @@ class Suspicion(NamedTuple):
         >>> Suspicion.of(3, [50, 1]), Suspicion.of(1, [50, 1])
         (Suspicion(companies=(None, 50, 1)), Suspicion(companies=(1,)))
         """
-        known = tuple(noted)[-deaths:] if deaths else ()
-        return cls((*[None] * (deaths - len(known)), *known))
+        companies = tuple(noted)[-deaths:] if deaths else ()
+        return cls((*[None] * (deaths - len(companies)), *companies))
 
     @property
     def weight(self) -> float:
@@ -125,23 +125,23 @@ class Sharing:
 
     def __init__(self, app: App, queue: str, company: Company, *, stalled: float) -> None:
         self._app, self._queue, self._company, self._stalled = app, queue, company, stalled
-        self._left = False
+        self._has_left = False
 
     async def look(self, worker: int | None, has_rescued: bool) -> None:
         """Leave runs to idle workers, and tell all of those that were left the last time, or rescued now."""
-        if self._left or has_rescued:
-            said = json.dumps({"type": "job_inserted", "job_id": 0})
-            await self._app.connector.execute_query_async(_TELL, queue=self._queue, said=said)
-        self._left = False
+        if self._has_left or has_rescued:
+            payload = json.dumps({"type": "job_inserted", "job_id": 0})
+            await self._app.connector.execute_query_async(_TELL, queue=self._queue, said=payload)
+        self._has_left = False
         if worker is None or not self._company.waiting:
             return
-        found = await self._app.connector.execute_query_one_async(
+        row = await self._app.connector.execute_query_one_async(
             _IDLE, queue=self._queue, worker=worker, stalled=self._stalled
         )
-        leaving = share_out(self._company.waiting, found["idle"])
+        leaving = share_out(self._company.waiting, row["idle"])
         if leaving:
             self._company.leave(leaving)
-            self._left = True
+            self._has_left = True
 
 
 # --- The turn of a run: beside others, alone where its workers may have died of it, or given up
@@ -213,22 +213,22 @@ def companies_of(store: JournalStore, run_id: str) -> tuple[int, ...]:
 def forget_companies(store: JournalStore, run_id: str, epoch: int | None = None) -> None:
     """The run came to an end; or, with an epoch, was stopped in it."""
 
-    def change(known: Any) -> Any:
-        return None if epoch is None else [list(pair) for pair in _to_pairs(known) if pair[0] != epoch] or None
+    def change(stored: Any) -> Any:
+        return None if epoch is None else [list(pair) for pair in _to_pairs(stored) if pair[0] != epoch] or None
 
     store.revise(_KIND, run_id, change)
 
 
-def _add_death(death: tuple[int, int], known: Any) -> Any:
-    pairs = _to_pairs(known)
+def _add_death(death: tuple[int, int], stored: Any) -> Any:
+    pairs = _to_pairs(stored)
     if death[0] not in dict(pairs):
         pairs.append(death)
     return [list(pair) for pair in pairs[-_MOST:]]
 
 
-def _to_pairs(known: Any) -> list[tuple[int, int]]:
-    found: Iterable[Any] = [] if known is None else thaw(known)
-    return [(epoch, company) for epoch, company in found]
+def _to_pairs(stored: Any) -> list[tuple[int, int]]:
+    rows: Iterable[Any] = [] if stored is None else thaw(stored)
+    return [(epoch, company) for epoch, company in rows]
 
 
 def _explain_giving_up(deaths: Deaths, loading: int, takeovers: int) -> str:
@@ -236,8 +236,8 @@ def _explain_giving_up(deaths: Deaths, loading: int, takeovers: int) -> str:
         return f"given up after {takeovers} takeovers: each worker that loaded the flow's code died of it"
     nodes = " and ".join(f"'{each}'" for each in deaths.nodes)
     where = f", last in node{'s' if len(deaths.nodes) > 1 else ''} {nodes}" if nodes else ""
-    said = "each worker that had the run died or stalled, and nothing new finished"
-    return f"given up after {takeovers} takeovers{where}: {said}"
+    reason = "each worker that had the run died or stalled, and nothing new finished"
+    return f"given up after {takeovers} takeovers{where}: {reason}"
 
 
 def _clear_at_progress(clear: Callable[[], None], event: Event) -> None:

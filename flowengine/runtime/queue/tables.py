@@ -55,8 +55,8 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 
 def address_of(store: PostgresStore) -> str:
     """The store's, with the queue's schema as the one that is looked into."""
-    given = str(conninfo_to_dict(store.url).get("options", ""))
-    return make_conninfo(store.url, options=f"{given} -c search_path={SCHEMA}".strip())
+    options = str(conninfo_to_dict(store.url).get("options", ""))
+    return make_conninfo(store.url, options=f"{options} -c search_path={SCHEMA}".strip())
 
 
 def make_tables(store: PostgresStore) -> None:
@@ -77,8 +77,8 @@ def make_tables(store: PostgresStore) -> None:
                 connection.execute(_WORKERS)
     except psycopg.Error as error:
         store.list()  # Says it better, and without a password.
-        said = " ".join(str(error).split())
-        raise StoreUnavailableError(f"the queue's tables cannot be made ({said})") from None
+        message = " ".join(str(error).split())
+        raise StoreUnavailableError(f"the queue's tables cannot be made ({message})") from None
 
 
 def _upgrade(connection: Connection) -> None:
@@ -112,9 +112,9 @@ def _upgrade(connection: Connection) -> None:
 
 def _adopt_tables(connection: Connection) -> None:
     """Tables without a version: they are those of the installed library where they have all its functions."""
-    wanted = set(re.findall(r"CREATE FUNCTION (\w+)", SchemaManager.get_schema()))
+    names = set(re.findall(r"CREATE FUNCTION (\w+)", SchemaManager.get_schema()))
     query = "SELECT proname FROM pg_proc JOIN pg_namespace AS n ON n.oid = pronamespace WHERE nspname = %s"
-    lacking = wanted - {name for (name,) in connection.execute(query, (SCHEMA,)).fetchall()}
+    lacking = names - {name for (name,) in connection.execute(query, (SCHEMA,)).fetchall()}
     if lacking:
         raise StoreVersionError(
             f"the queue's tables are those of another procrastinate than {procrastinate.__version__}, and do not say "

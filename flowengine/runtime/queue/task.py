@@ -73,11 +73,11 @@ class JobTerms(NamedTuple):
     allow_changed: bool = False
 
     @classmethod
-    def of(cls, said: Mapping[str, Any]) -> JobTerms:
-        unknown = ", ".join(sorted(said.keys() - set(cls._fields)))
+    def of(cls, fields: Mapping[str, Any]) -> JobTerms:
+        unknown = ", ".join(sorted(fields.keys() - set(cls._fields)))
         if unknown:
             raise LackingError(f"the FlowEngine that knows what '{unknown}' means for a job")
-        return cls(**said)
+        return cls(**fields)
 
     def is_done(self, ended: RunStatus | None, length: int) -> bool:
         """Tells whether there is nothing to do: the run has ended since, by a job that did not live to say so."""
@@ -287,12 +287,14 @@ class RunTask:
 
     async def handle_stumble(self, run_id: str, error: Exception, job: Job) -> None:
         """Others may fare better; where none does, the run is at fault."""
-        said = f"{type(error).__name__}: {error}"
+        message = f"{type(error).__name__}: {error}"
         if job.attempts + 1 < _TRIES:
-            text = f"run {run_id} is left to others: this worker stumbled ({said})"
+            text = f"run {run_id} is left to others: this worker stumbled ({message})"
             self._tell(WorkerNotice(text, "left", run_id))
-            raise StumbledError(said) from error
-        await self._end(run_id, RunError(f"given up after {_TRIES} tries, each of which ended unexpectedly ({said})"))
+            raise StumbledError(message) from error
+        await self._end(
+            run_id, RunError(f"given up after {_TRIES} tries, each of which ended unexpectedly ({message})")
+        )
 
     async def _load_flow(self, started: RunStarted) -> CompiledFlow:
         """The plan, which is noted before: its code may take the worker with it. One at a time, as most are of one
@@ -327,7 +329,7 @@ class RunTask:
     async def _wake(self, run_id: str, events: Sequence[Event], job: Job) -> None:
         """A run that waits holds no slot. It is looked at again when its question expires, and when those are to be
         told of it who could not be told."""
-        times = [asked.expires for asked in open_questions(events).values() if asked.expires is not None]
+        times = [question.expires for question in open_questions(events).values() if question.expires is not None]
         times += [] if (retry := next_try(events)) is None else [retry]
         if not times:
             return

@@ -211,11 +211,11 @@ class Staying:
     async def _work_again_and_again(self) -> None:
         pause = _FIRST_RESTART
         while not self.ending.begins.is_set():
-            begun = monotonic()
+            start = monotonic()
             why = await self._work()
             if why is None:
                 return
-            is_stable = monotonic() - begun > _STABLE
+            is_stable = monotonic() - start > _STABLE
             pause = _FIRST_RESTART if is_stable else min(2 * pause, _LONGEST_RESTART)
             self.tell(WorkerNotice(f"the queue was lost, working on in {pause:.0f} s: {why}", "queue_lost"))
             with anyio.move_on_after(pause):

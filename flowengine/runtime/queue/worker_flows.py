@@ -38,19 +38,19 @@ class WorkerFlows:
 
     def __init__(self, environ: Mapping[str, str], limiters: Limiters) -> None:
         self._environ, self._limiters = environ, limiters
-        self._known: dict[tuple[Any, ...], tuple[float, CompiledFlow]] = {}
+        self._plans: dict[tuple[Any, ...], tuple[float, CompiledFlow]] = {}
 
     def find_loaded(self, started: RunStarted) -> CompiledFlow | None:
         """The plan of a run, where it was loaded a while ago."""
-        begun, plan = self._known.get(_identity_of(started), (0.0, None))
-        return plan if monotonic() - begun < _AGE else None
+        since, plan = self._plans.get(_identity_of(started), (0.0, None))
+        return plan if monotonic() - since < _AGE else None
 
     def load(self, started: RunStarted) -> CompiledFlow:
         """The plan of a run, made now; `LackingError` where it cannot be built, or not be run, here."""
         plan = self._load(started)
-        if len(self._known) >= _MOST:
-            self._known.clear()
-        self._known[_identity_of(started)] = monotonic(), plan
+        if len(self._plans) >= _MOST:
+            self._plans.clear()
+        self._plans[_identity_of(started)] = monotonic(), plan
         return plan
 
     async def prepare(self, started: RunStarted, plan: CompiledFlow) -> None:
@@ -60,7 +60,7 @@ class WorkerFlows:
         try:
             await plan.ready()
         except DefinitionError as error:
-            self._known.pop(_identity_of(started), None)
+            self._plans.pop(_identity_of(started), None)
             raise LackingError(_format_problems(error, started)) from error
 
     def _load(self, started: RunStarted) -> CompiledFlow:

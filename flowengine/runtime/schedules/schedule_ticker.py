@@ -50,11 +50,11 @@ class ScheduleHost(Protocol):
 
 def recall_state(store: JournalStore, schedule: str) -> ScheduleState | None:
     """Returns the stored state of a schedule; None for a new one."""
-    found: Any = store.recall(_KIND, schedule)
-    if not is_map(found):
+    stored: Any = store.recall(_KIND, schedule)
+    if not is_map(stored):
         return None
-    decided, pending, last_run, told = (found[name] for name in ScheduleState._fields)
-    return ScheduleState(decided, tuple(pending), last_run, told)
+    decided, pending, last_run, notice = (stored[name] for name in ScheduleState._fields)
+    return ScheduleState(decided, tuple(pending), last_run, notice)
 
 
 class ScheduleTicker:
@@ -92,36 +92,36 @@ class ScheduleTicker:
 
     async def look(self, schedule: Schedule) -> ScheduleState:
         """Do what is due for a schedule now."""
-        known = await anyio.to_thread.run_sync(recall_state, self._store, schedule.name)
+        earlier = await anyio.to_thread.run_sync(recall_state, self._store, schedule.name)
         now = self._clock()
-        decision = decide_ticks(schedule, known, now, False)
-        if known is not None and (decision.start is not None or known.pending):
-            is_busy = bool(known.last_run) and await self._host.goes_on(known.last_run)
-            decision = decide_ticks(schedule, known, now, is_busy)
-        state = await self._do(schedule, known, decision)
-        if state.told and (known is None or state.told != known.told):
+        decision = decide_ticks(schedule, earlier, now, False)
+        if earlier is not None and (decision.start is not None or earlier.pending):
+            is_busy = bool(earlier.last_run) and await self._host.goes_on(earlier.last_run)
+            decision = decide_ticks(schedule, earlier, now, is_busy)
+        state = await self._do(schedule, earlier, decision)
+        if state.told and (earlier is None or state.told != earlier.told):
             self._tell(f"schedule '{schedule.name}': {state.told}", "")
-        is_new = known is None or state.decided - known.decided > SIGN_OF_LIFE or state.decided < known.decided
-        has_due = known is not None and bool(schedule.ticks_between(known.decided, now))
-        if known is None or is_new or has_due or state._replace(decided=known.decided) != known:
+        is_new = earlier is None or state.decided - earlier.decided > SIGN_OF_LIFE or state.decided < earlier.decided
+        has_due = earlier is not None and bool(schedule.ticks_between(earlier.decided, now))
+        if earlier is None or is_new or has_due or state._replace(decided=earlier.decided) != earlier:
             await anyio.to_thread.run_sync(self._keep, schedule.name, state)
         return state
 
-    async def _do(self, schedule: Schedule, known: ScheduleState | None, decision: TickDecision) -> ScheduleState:
+    async def _do(self, schedule: Schedule, earlier: ScheduleState | None, decision: TickDecision) -> ScheduleState:
         """Begin the run that is due; the state after it."""
         state, tick = decision.state, decision.start
         if tick is None:
             return state
         run_id = schedule.run_id(tick)
-        if decision.cancels and known is not None:
+        if decision.cancels and earlier is not None:
             with suppress(JournalError):  # It may have ended meanwhile.
-                await self._host.cancel(known.last_run)
-        before = "" if known is None else known.last_run
+                await self._host.cancel(earlier.last_run)
+        before = "" if earlier is None else earlier.last_run
         try:
             await self._host.begin(schedule, run_id)
         except StoreUnavailableError as error:  # It is tried again at the next look.
-            told = f"{run_id} could not begin yet: {error}"
-            return state._replace(pending=(tick, *state.pending), last_run=before, told=told)
+            message = f"{run_id} could not begin yet: {error}"
+            return state._replace(pending=(tick, *state.pending), last_run=before, told=message)
         except FlowEngineError as error:
             return state._replace(last_run=before, told=f"{run_id} could not begin: {error}")
         self._tell(f"run {run_id} begins: schedule '{schedule.name}'", run_id)
@@ -130,9 +130,9 @@ class ScheduleTicker:
     def _keep(self, name: str, state: ScheduleState) -> None:
         """Keep a state, unless another process has decided on later ticks meanwhile."""
 
-        def change(found: Any) -> Any:
-            is_later = is_map(found) and cast(float, found["decided"]) > state.decided > 0
-            has_jumped = is_later and found["decided"] > self._clock() + _LONGEST_SLEEP * 3
-            return found if is_later and not has_jumped else state._asdict()
+        def change(stored: Any) -> Any:
+            is_later = is_map(stored) and cast(float, stored["decided"]) > state.decided > 0
+            has_jumped = is_later and stored["decided"] > self._clock() + _LONGEST_SLEEP * 3
+            return stored if is_later and not has_jumped else state._asdict()
 
         self._store.revise(_KIND, name, change)

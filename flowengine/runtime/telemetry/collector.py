@@ -126,8 +126,10 @@ class _Session(requests.Session):
 
     def request(self, method: str, url: str, *args: Any, **options: Any) -> requests.Response:
         headers: dict[str, Any] = {**self.headers, **(options.get("headers") or {})}
-        sent = {name: str(value) for name, value in headers.items()}
-        self._secrets = Secrets([*find_secret_values(sent), *filter(is_random, sent.values()), *find_url_secrets(url)])
+        header_texts = {name: str(value) for name, value in headers.items()}
+        self._secrets = Secrets(
+            [*find_secret_values(header_texts), *filter(is_random, header_texts.values()), *find_url_secrets(url)]
+        )
         limit = options.get("timeout")
         if isinstance(limit, int | float) and limit <= 0:  # The exporter tries again when its time is used up.
             self._error = self._error or requests.Timeout("no time is left")
@@ -168,8 +170,8 @@ class _Session(requests.Session):
             return f"what is there answered {_status_of(self._answer)}{led}"
         if self._answer is not None:
             text = " ".join(self._answer.text[: 10 * _LONGEST].split())
-            said = f": {text}" if text and text.isprintable() else ""
-            return f"the collector answered {_status_of(self._answer)}{said}"
+            reason = f": {text}" if text and text.isprintable() else ""
+            return f"the collector answered {_status_of(self._answer)}{reason}"
         if isinstance(self._error, requests.Timeout):
             return "the collector did not answer in time"
         if isinstance(self._error, requests.ConnectionError):

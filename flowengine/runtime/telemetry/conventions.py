@@ -114,9 +114,9 @@ def input_messages(messages: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]
 
 def output_messages(call: ModelCall) -> list[dict[str, Any]]:
     """The answer of a model call, with the reason why it ended."""
-    made = _make_message({"role": "assistant", "content": call.content, "tool_calls": call.tool_calls})
+    message = _make_message({"role": "assistant", "content": call.content, "tool_calls": call.tool_calls})
     reason = call.finish_reason or ("tool_call" if call.tool_calls else "stop")
-    return [{**made, "finish_reason": _FINISH.get(reason, reason)}]
+    return [{**message, "finish_reason": _FINISH.get(reason, reason)}]
 
 
 def _make_message(shape: Mapping[str, Any]) -> dict[str, Any]:
@@ -140,13 +140,13 @@ def _text_parts(content: Any) -> Iterable[dict[str, Any]]:
 
 def requests_of(calls: Sequence[Mapping[str, Any]]) -> list[ToolRequestPart]:
     """Tool calls of the chat format, or of a record (where name and arguments stand beside the id)."""
-    found: list[ToolRequestPart] = []
+    parts: list[ToolRequestPart] = []
     for call in calls:
         function = cast("Mapping[str, Any]", call.get("function") or call)
-        found.append(
+        parts.append(
             ToolRequestPart(str(call.get("id", "")), str(function.get("name", "")), _parse_arguments(function))
         )
-    return found
+    return parts
 
 
 def _parse_arguments(function: Mapping[str, Any]) -> Any:
@@ -157,12 +157,12 @@ def _parse_arguments(function: Mapping[str, Any]) -> Any:
         return text
 
 
-def take_request(asked: list[ToolRequestPart], call: ToolCall) -> str | None:
+def take_request(requests: list[ToolRequestPart], call: ToolCall) -> str | None:
     """The id of the request that a tool call answers, which is taken off the list; None where none fits."""
-    named = [each for each in asked if each.name == call.name]
-    equal = [each for each in named if each.arguments == dict(call.arguments)]
-    found = next(iter(equal or named), None)
-    if found is None:
+    matches = [each for each in requests if each.name == call.name]
+    equal = [each for each in matches if each.arguments == dict(call.arguments)]
+    match = next(iter(equal or matches), None)
+    if match is None:
         return None
-    asked.remove(found)
-    return found.id
+    requests.remove(match)
+    return match.id

@@ -39,11 +39,11 @@ def emit_spans(spans: Sequence[Span], tracers: TracerProvider | None = None) -> 
     ids = _Given()
     if hasattr(tracer, "id_generator"):
         tracer.id_generator = ids
-    made: dict[int, Any] = {}
+    otel_spans: dict[int, Any] = {}
     for span in spans:
         ids.span = span
-        context = None if span.parent is None else trace.set_span_in_context(_made_or_remote(span.parent, made))
-        links = None if span.link is None else [trace.Link(_made_or_remote(span.link, made).get_span_context())]
+        context = None if span.parent is None else trace.set_span_in_context(_made_or_remote(span.parent, otel_spans))
+        links = None if span.link is None else [trace.Link(_made_or_remote(span.link, otel_spans).get_span_context())]
         kind = trace.SpanKind.CLIENT if span.is_call else trace.SpanKind.INTERNAL
         name, attributes = _whole(span.name), _whole(span.attributes)
         one = tracer.start_span(name, context, kind, attributes, links, _nanoseconds(span.start))
@@ -51,17 +51,17 @@ def emit_spans(spans: Sequence[Span], tracers: TracerProvider | None = None) -> 
             one.add_event(mark.name, _whole(mark.attributes), _nanoseconds(mark.at))
         if span.error is not None:
             one.set_status(trace.Status(trace.StatusCode.ERROR, _whole(span.error)))
-        made[id(span)] = one
+        otel_spans[id(span)] = one
     for span in reversed(spans):  # Children end before their parents do.
-        made[id(span)].end(_nanoseconds(_end(span, spans)))
+        otel_spans[id(span)].end(_nanoseconds(_end(span, spans)))
 
 
-def _made_or_remote(span: Span, made: Mapping[int, Any]) -> Any:
+def _made_or_remote(span: Span, otel_spans: Mapping[int, Any]) -> Any:
     """OpenTelemetry's own span, or a stand-in for one that was sent before, or will be."""
     from opentelemetry import trace
 
-    if id(span) in made:
-        return made[id(span)]
+    if id(span) in otel_spans:
+        return otel_spans[id(span)]
     sampled = trace.TraceFlags(trace.TraceFlags.SAMPLED)
     return trace.NonRecordingSpan(trace.SpanContext(int(span.trace_id, 16), int(span.id, 16), False, sampled))
 

@@ -84,13 +84,13 @@ class _FollowedRun:
         self.fold = fold
         self.waiting = [span for span in fold.spans if span.end is None]
         """Spans that have not ended, and so were not sent."""
-        self._seen = len(fold.spans)
+        self._read_count = len(fold.spans)
 
     def take(self, event: Event) -> list[Span]:
         """The spans that have ended by now and were not handed on before."""
         self.fold.take(event)
-        self.waiting += self.fold.spans[self._seen :]
-        self._seen = len(self.fold.spans)
+        self.waiting += self.fold.spans[self._read_count :]
+        self._read_count = len(self.fold.spans)
         ended = [span for span in self.waiting if span.end is not None]
         self.waiting = [span for span in self.waiting if span.end is None]
         return ended

@@ -117,7 +117,7 @@ class SpanFold:
         self._root: Span | None = None
         self._nodes: dict[str, Span] = {}
         self._agents: dict[str, Span] = {}
-        self._asked: dict[str, list[ToolRequestPart]] = {}
+        self._requests: dict[str, list[ToolRequestPart]] = {}
         """Node → the tools that its models asked for, until they are called."""
         self._last = 0.0
 
@@ -141,8 +141,8 @@ class SpanFold:
                 self._end(node, at, "succeeded", self._attributes_of_result(result))
                 self._mark_evaluation(node, at, result)
             case NodeFailed(node=node, at=at, error=error, skipped=skipped):
-                told = {names.ERROR_TYPE: error.type} | ({names.NODE_CAUSE: "error"} if skipped else {})
-                self._end(node, at, "skipped" if skipped else "failed", told, self._masker.mask(error.message))
+                attributes = {names.ERROR_TYPE: error.type} | ({names.NODE_CAUSE: "error"} if skipped else {})
+                self._end(node, at, "skipped" if skipped else "failed", attributes, self._masker.mask(error.message))
             case NodeCancelled(node=node, at=at):
                 self._end(node, at, "cancelled", {})
             case NodeSkipped(node=node, at=at, cause=cause):
@@ -265,7 +265,7 @@ class SpanFold:
     def _model_call(self, agent: Span, at: float, call: ModelCall) -> None:
         request = call.request
         options = cast("Mapping[str, Any]", request.get("extra") or {})
-        self._asked[agent.id] = requests_of(call.tool_calls)
+        self._requests[agent.id] = requests_of(call.tool_calls)
         attributes: Attributes = {
             names.OPERATION: names.CHAT,
             names.PROVIDER_NAME: call.provider,
@@ -299,7 +299,7 @@ class SpanFold:
         attributes: Attributes = {
             names.OPERATION: names.EXECUTE_TOOL,
             names.TOOL_NAME: call.name,
-            names.TOOL_CALL_ID: take_request(self._asked.get(agent.id, []), call),
+            names.TOOL_CALL_ID: take_request(self._requests.get(agent.id, []), call),
             names.EFFECT: call.effect,
         }
         if self._content:
@@ -321,17 +321,17 @@ class SpanFold:
 
     def _receipt(self, agent: Span, at: float, receipt: Receipt) -> None:
         """Makes one span per context provider of a prompt, because their loading is not timed separately."""
-        tokens, kept, dropped = Counter[str](), Counter[str](), Counter[str]()
+        tokens, kept_counts, dropped = Counter[str](), Counter[str](), Counter[str]()
         for row in receipt.fragments:
             source = str(row.get("source", ""))
             is_dropped = row.get("fate", row.get("status")) == "dropped"
-            (dropped if is_dropped else kept)[source] += 1
+            (dropped if is_dropped else kept_counts)[source] += 1
             tokens[source] += 0 if is_dropped else int(row.get("tokens") or 0)
         for source in tokens:
             attributes = {
                 names.PROVIDER: source,
                 names.CONTEXT_TOKENS: tokens[source],
-                names.FRAGMENTS_KEPT: kept[source],
+                names.FRAGMENTS_KEPT: kept_counts[source],
                 names.FRAGMENTS_DROPPED: dropped[source],
             }
             self._call(agent, f"provide_context {source}", at, 0.0, attributes).is_call = False
@@ -373,8 +373,8 @@ class SpanFold:
         if len(text) <= longest:
             return self._masker.mask(text)
         masked = self._masker.mask(text[: longest + _UNTOLD])
-        known = len(masked) - (_UNTOLD if len(text) > longest + _UNTOLD else 0)
-        return f"{masked[: min(longest, known)]}…"
+        end = len(masked) - (_UNTOLD if len(text) > longest + _UNTOLD else 0)
+        return f"{masked[: min(longest, end)]}…"
 
 
 def _hash(text: str) -> str:
