@@ -110,7 +110,9 @@ class PeopleNotifier:
     def find_unset(self, *, all_channels: bool) -> Sequence[str]:
         """Returns the variables that are not set, without which nobody is told."""
         channels = self.settings.channels
-        selection = channels if all_channels else {name: channels[name] for name in self.settings.default if name in channels}
+        selection = (
+            channels if all_channels else {name: channels[name] for name in self.settings.default if name in channels}
+        )
         needs_mail = any(each.type == "mail" for each in selection.values())
         needed = replace(self.settings, channels=selection, mail=self.settings.mail if needs_mail else None).variables
         return [each for each in needed if not self.environ.get(each, "").strip()]
