@@ -92,7 +92,7 @@ class _Meter:
 
     def __init__(self, values: float) -> None:
         self.steps = _STEPS + _STEPS_OF_VALUE * values
-        self.known: dict[tuple[int, int], list[ValidationError]] = {}
+        self.memo: dict[tuple[int, int], list[ValidationError]] = {}
         """The errors that a part finds in a list or an object, by their ids. Both live as long as the check, so no
         other gets their ids."""
         self.deadline = thread_time() + _SECONDS + _SECONDS_OF_VALUE * values
@@ -215,7 +215,7 @@ def _bounded_draft(draft: Any) -> Any:
         errors = islice(check.iter_errors(instance), _MOST_OF_PART)
         if instance.__class__ not in _HOLDING:
             return _place(errors, path, schema_path)
-        memo, place = _METERS.meter.known, (id(cast(Any, schema)), id(instance))
+        memo, place = _METERS.meter.memo, (id(cast(Any, schema)), id(instance))
         if place not in memo:
             memo[place] = list(errors)
         violations = memo[place]

@@ -44,7 +44,7 @@ def find_places(root: Path, *, hidden: bool = True) -> tuple[list[SkillPlace], l
     """
     walk = _Walk(root, hidden)
     walk.folder(root, 0)
-    return walk.found, walk.diagnostics
+    return walk.places, walk.diagnostics
 
 
 class _Walk:
@@ -54,7 +54,7 @@ class _Walk:
         self._inside = _resolve(root)
         self._hidden = hidden
         self._visited: set[Path] = set()
-        self.found: list[SkillPlace] = []
+        self.places: list[SkillPlace] = []
         self.diagnostics: list[Diagnostic] = []
 
     def folder(self, folder: Path, depth: int) -> bool:
@@ -96,7 +96,7 @@ class _Walk:
             self._note("SK106", f"the file cannot be read: {error.strerror}", file)
             return True
         stamp = SkillStamp(status.st_mtime_ns, status.st_size, status.st_ino)
-        self.found.append(SkillPlace(file, stamp, has_files, odd))
+        self.places.append(SkillPlace(file, stamp, has_files, odd))
         return True
 
     def _below(self, folder: Path, entries: list[os.DirEntry[str]], depth: int) -> bool:

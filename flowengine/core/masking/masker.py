@@ -89,7 +89,7 @@ BUILT_IN: Final[dict[str, tuple[Recognizer, ...]]] = {
 }
 """The built-in recognizers by name; where two find the same text, the earlier one names it."""
 
-DEFAULT: Final[tuple[Recognizer, ...]] = tuple(each for found in BUILT_IN.values() for each in found)
+DEFAULT: Final[tuple[Recognizer, ...]] = tuple(each for recognizers in BUILT_IN.values() for each in recognizers)
 
 _GROUP: Final = "flowengine.masking"
 _made: Final[dict[str, Callable[[], Recognizer]]] = {}

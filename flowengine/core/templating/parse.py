@@ -66,7 +66,7 @@ def collect(source: Source, tree: nodes.Node) -> tuple[Reference, ...]:
     """All references of a template or an expression, in the order of the text."""
     collector = _Collector()
     collector.visit(tree, isinstance(tree, nodes.Template), False)
-    paths = sorted(collector.found, key=lambda each: each[0])
+    paths = sorted(collector.paths, key=lambda each: each[0])
     return tuple(
         Reference(path, *source.place(at), printed, guarded, carried, whole, compared, own)
         for at, path, printed, guarded, carried, whole, compared, own in paths
@@ -87,7 +87,7 @@ class _Collector:
     """Walks the tree; `needed` and `guarded` say in what position a value stands."""
 
     def __init__(self) -> None:
-        self.found: list[tuple[int, tuple[str, ...], bool, bool, bool, bool, tuple[str, ...], bool]] = []
+        self.paths: list[tuple[int, tuple[str, ...], bool, bool, bool, bool, tuple[str, ...], bool]] = []
         self._compared: tuple[str, ...] = ()
         """The texts that the path visited next is compared with."""
         self._bound: list[dict[str, bool]] = [{}]
@@ -149,7 +149,7 @@ class _Collector:
             path = (node.name, *reversed(steps))
             shielded = any(path[: len(tested)] == tested for tested in self._tested)
             own = any(node.name in names for names in self._bound)
-            self.found.append(
+            self.paths.append(
                 (node.lineno, path, needed, inner or shielded, not self._answer_depth, whole, compared, own)
             )
 
@@ -271,11 +271,11 @@ class _Collector:
     @contextmanager
     def _shielding(self, test: nodes.Node, guarded: bool) -> Generator[None]:
         """Records that a test guards the values in its dependent part."""
-        before = len(self.found)
+        before = len(self.paths)
         with self.giving(answer=True):
             self.visit(test, False, guarded)
         size = len(self._tested)
-        self._tested.extend(path for _, path, *_ in self.found[before:])
+        self._tested.extend(path for _, path, *_ in self.paths[before:])
         yield
         del self._tested[size:]
 

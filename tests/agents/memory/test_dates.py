@@ -73,7 +73,7 @@ def test_what_names_no_time_is_left_as_it_is(question: str):
 def test_the_rest_of_a_question_lacks_the_time_and_nothing_else():
     found = find_time("Where did Mika live in March 2024?", NOW)
     assert found.rest.split() == ["Where", "did", "Mika", "live", "?"]
-    assert found.named == "in March 2024"
+    assert found.phrase == "in March 2024"
 
 
 def test_days_are_those_of_the_zone_of_the_present():

@@ -37,7 +37,7 @@ class Timed(NamedTuple):
     period: Period | None
     rest: str
     """The text beside the time."""
-    named: str = ""
+    phrase: str = ""
     """How it names the time."""
 
 
