@@ -14,7 +14,7 @@ from typing import Final
 __all__ = ["find_definition"]
 
 _LINE_END: Final = re.compile(r"\r\n?|\n")
-"""Of YAML 1.2: others, such as U+2028, stand within a line."""
+"""The line breaks of YAML 1.2: others, such as U+2028, stand within a line."""
 
 
 def find_definition(source: str, path: Sequence[str]) -> tuple[int, Sequence[str]] | None:

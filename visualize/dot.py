@@ -153,7 +153,7 @@ def draw_with_dot(picture: Picture, form: str, timeout: float) -> bytes:
     )
     with process:
         try:
-            drawn, complaint = process.communicate(make_digraph(picture).source.encode(), timeout)
+            image, complaint = process.communicate(make_digraph(picture).source.encode(), timeout)
         except BaseException as error:  # An interrupt leaves no `dot` behind, either.
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
@@ -164,4 +164,4 @@ def draw_with_dot(picture: Picture, form: str, timeout: float) -> bytes:
             ) from error
     if process.returncode != 0:
         raise PictureError(f"`dot` failed: {complaint.decode(errors='replace').strip()[:200]}")
-    return drawn
+    return image

@@ -79,9 +79,9 @@ def edge_state(before: NodeRow, after: NodeRow, labels: Sequence[str]) -> EdgeSt
     if before.status in OPEN_STATUSES or after.status == "pending":
         return "undecided"
     route = None if before.result is None else before.result.route
-    opened = before.status == "succeeded" and (not labels or route in labels)
+    is_open = before.status == "succeeded" and (not labels or route in labels)
     handled = before.status == "failed" and ON_ERROR in labels
-    return "taken" if (opened or handled) and after.has_run else "not_taken"
+    return "taken" if (is_open or handled) and after.has_run else "not_taken"
 
 
 class CriticalPath(NamedTuple):
@@ -100,7 +100,7 @@ def critical_path(progress: Progress) -> CriticalPath:
     and in the same way inside the containers on it: through every round of a loop; through the item of a map that
     ended last, and the items that it waited for, as far as the map has fewer places than items.
     """
-    found: set[str] = set()
+    nodes: set[str] = set()
     steps: set[tuple[str, str]] = set()
     units = _group_by_unit(progress.nodes.values())
     todo = [("", progress.skeleton.top)]
@@ -111,11 +111,11 @@ def critical_path(progress: Progress) -> CriticalPath:
         steps |= {(unit + before, unit + after) for after, before in pairwise(chain)}
         for name in chain:
             row = progress.nodes[unit + name]
-            found.add(row.id)
+            nodes.add(row.id)
             body = level.sites[name].body
             if body is not None:
                 todo += [(each, body) for each in _find_deciding(row, units)]
-    return CriticalPath(frozenset(found), frozenset(steps))
+    return CriticalPath(frozenset(nodes), frozenset(steps))
 
 
 def _group_by_unit(rows: Iterable[NodeRow]) -> dict[str, dict[str, NodeRow]]:
@@ -166,8 +166,8 @@ def _find_deciding(container: NodeRow, units: Mapping[str, Mapping[str, NodeRow]
 
 def _span_of(rows: Iterable[NodeRow]) -> tuple[float, float]:
     """Returns an item's end and start."""
-    told = [(_end_of(row), row.started) for row in rows if row.has_run and row.started is not None]
-    return max((end for end, _ in told), default=-1.0), min((start for _, start in told), default=0.0)
+    spans = [(_end_of(row), row.started) for row in rows if row.has_run and row.started is not None]
+    return max((end for end, _ in spans), default=-1.0), min((start for _, start in spans), default=0.0)
 
 
 def _end_of(row: NodeRow) -> float:
@@ -179,18 +179,18 @@ def _end_of(row: NodeRow) -> float:
 
 def in_order(progress: Progress) -> list[NodeRow]:
     """Every row once; those that the skeleton does not know come last."""
-    found: dict[str, NodeRow] = {}
-    _gather(progress, progress.skeleton.top, "", found)
-    found.update((path, row) for path, row in progress.nodes.items() if path not in found)
-    return list(found.values())
+    rows: dict[str, NodeRow] = {}
+    _gather(progress, progress.skeleton.top, "", rows)
+    rows.update((path, row) for path, row in progress.nodes.items() if path not in rows)
+    return list(rows.values())
 
 
-def _gather(progress: Progress, level: SkeletonLevel, unit: str, found: dict[str, NodeRow]) -> None:
+def _gather(progress: Progress, level: SkeletonLevel, unit: str, rows: dict[str, NodeRow]) -> None:
     for name, site in level.sites.items():
         row = progress.nodes.get(unit + name)
         if row is None:
             continue
-        found[row.id] = row
+        rows[row.id] = row
         if site.body is not None:
             for each in units_of(row):
-                _gather(progress, site.body, each, found)
+                _gather(progress, site.body, each, rows)

@@ -80,5 +80,5 @@ def sign_svg(kind: str, x: float, y: float) -> str:
 
 def known_kinds(kinds: Iterable[str]) -> list[str]:
     """Each kind once, in the order of the table; those of packages come last."""
-    found = set(kinds)
-    return [*(each for each in SIGNS if each in found and each), *sorted(found - set(SIGNS))]
+    present = set(kinds)
+    return [*(each for each in SIGNS if each in present and each), *sorted(present - set(SIGNS))]

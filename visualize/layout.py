@@ -153,8 +153,8 @@ class _Grid:
         for row in self._rows if downwards else reversed(self._rows):
             middle = (len(row) - 1) / 2
             for at, item in enumerate(row):
-                known = [place[each] for each in neighbours[item] if each in place]
-                place[item] = sum(known) / len(known) if known else at - middle
+                places = [place[each] for each in neighbours[item] if each in place]
+                place[item] = sum(places) / len(places) if places else at - middle
             row.sort(key=place.__getitem__)
             for at, item in enumerate(row):
                 place[item] = at - middle
@@ -174,7 +174,7 @@ class _Grid:
         return sum(self._x[each] for each in near) / len(near) if near else self._x[item]
 
     def _spread(self, row: list[int], wishes: list[float]) -> None:
-        """As near to the wishes as the boxes' widths allow: the mean of pushing right and pushing left."""
+        """Places boxes as near to the wishes as the boxes' widths allow: the mean of pushing right and pushing left."""
         widths = [self._widths[item] for item in row]
         right, left = wishes[:], wishes[:]
         for at in range(1, len(row)):

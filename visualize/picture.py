@@ -129,10 +129,10 @@ class Picture(NamedTuple):
 
     def bodies(self) -> dict[str | None, list[PictureNode]]:
         """Container (None: the top) → the nodes directly in it, in an order in which containers come before theirs."""
-        found: dict[str | None, list[PictureNode]] = {None: []}
+        bodies: dict[str | None, list[PictureNode]] = {None: []}
         for node in self.nodes:
-            found.setdefault(node.parent, []).append(node)
-        return found
+            bodies.setdefault(node.parent, []).append(node)
+        return bodies
 
 
 class HasPicture(Protocol):
@@ -150,9 +150,9 @@ def picture_of_flow(name: str, graph: Graph) -> Picture:
     """
     labels: dict[tuple[str, str], list[str]] = {}
     for source, target, route in graph.edges:
-        opened = labels.setdefault((source, target), [])
+        routes = labels.setdefault((source, target), [])
         if route is not None:
-            opened.append(route)
+            routes.append(route)
     nodes = tuple(PictureNode(vertex.id, vertex.kind) for vertex in graph.vertices)
     return Picture(name, nodes, tuple(PictureEdge(*ends, tuple(each)) for ends, each in labels.items()))
 
@@ -199,16 +199,16 @@ def close_containers(picture: Picture, most: int) -> Picture:
             parent = inside.get(parent)
     limit = 0 if len(picture.nodes) > most else LARGE
     shut = {name for name, size in sizes.items() if size > limit}
-    gone: set[str] = set()
+    hidden: set[str] = set()
     for node in picture.nodes:  # Containers come before what is in them.
-        if node.parent in shut or node.parent in gone:
-            gone.add(node.id)
+        if node.parent in shut or node.parent in hidden:
+            hidden.add(node.id)
     nodes = tuple(
         node._replace(hidden=sizes[node.id]) if node.id in shut else node
         for node in picture.nodes
-        if node.id not in gone
+        if node.id not in hidden
     )
-    edges = tuple(each for each in picture.edges if each.source not in gone and each.target not in gone)
+    edges = tuple(each for each in picture.edges if each.source not in hidden and each.target not in hidden)
     return picture._replace(nodes=nodes, edges=edges)
 
 
@@ -287,8 +287,8 @@ STATUS_ORDER: Final[tuple[NodeStatus, ...]] = (
 
 
 def _combine_statuses(rows: Sequence[NodeRow]) -> NodeStatus:
-    found: set[NodeStatus] = {row.status for row in rows} or {"pending"}
-    return min(found, key=STATUS_ORDER.index)
+    statuses: set[NodeStatus] = {row.status for row in rows} or {"pending"}
+    return min(statuses, key=STATUS_ORDER.index)
 
 
 def _make_head(progress: Progress) -> RunHead:

@@ -46,8 +46,8 @@ def _shorten(value: Any, length: int) -> Any:
         return value if len(value) <= length else f"{value[:length]}… ({len(value):,} characters)"
     if isinstance(value, list):
         items = cast("list[Any]", value)
-        kept = [_shorten(each, length) for each in items[:length]]
-        return kept if len(items) <= length else [*kept, f"… ({len(items):,} items)"]
+        head = [_shorten(each, length) for each in items[:length]]
+        return head if len(items) <= length else [*head, f"… ({len(items):,} items)"]
     if isinstance(value, Mapping):
         pairs = list(cast("Mapping[str, Any]", value).items())
         kept_pairs = {key: _shorten(each, length) for key, each in pairs[:length]}

@@ -139,17 +139,17 @@ class NodeRow:
             "reused": None if self.reused is None else {"run_id": self.reused.run_id, "node": self.reused.node},
         }
 
-    def ask(self, asked: ApprovalRequested, at: float) -> None:
+    def ask(self, question: ApprovalRequested, at: float) -> None:
         if not self.questions:
             self.waited_before = self.sum_waiting() or 0.0
             self.asked_at, self.answered, self.answered_at = at, None, None
-        self.asked = asked
-        self.questions[question_path(self.id, asked)] = asked
+        self.asked = question
+        self.questions[question_path(self.id, question)] = question
 
-    def answer(self, answered: Answered, at: float) -> None:
-        self.questions.pop(question_path(self.id, answered), None)
+    def answer(self, answer: Answered, at: float) -> None:
+        self.questions.pop(question_path(self.id, answer), None)
         if not self.questions:
-            self.answered, self.answered_at = answered, at
+            self.answered, self.answered_at = answer, at
 
     def forget_questions(self) -> None:
         """It begins anew."""

@@ -72,14 +72,14 @@ class CallStep(NamedTuple):
 
 def steps_of(call: ModelCall) -> list[CallStep]:
     """Returns the steps before the answer; invalid ones are skipped, because records may be imported."""
-    found: list[CallStep] = []
+    steps: list[CallStep] = []
     for each in cast("Sequence[Any]", call.timeline):
         step: Mapping[str, Any] = cast("Mapping[str, Any]", each) if isinstance(each, Mapping) else {}
         numbers = [step.get(name) for name in ("ago", "seconds")]
         if all(isinstance(number, (int, float)) and 0 <= number <= _LONGEST for number in numbers):
             ago, seconds = cast("list[float]", numbers)
-            found.append(CallStep(str(step.get("what")), ago, seconds, str(step.get("error") or "")))
-    return found
+            steps.append(CallStep(str(step.get("what")), ago, seconds, str(step.get("error") or "")))
+    return steps
 
 
 _LONGEST: Final = 1e9
@@ -121,8 +121,8 @@ def _describe_provider_failure(failed: ProviderFailed) -> RecordText:
 
 
 def _describe_map_stop(stopped: MapStopped) -> RecordText:
-    done, cancelled, left = len(stopped.done), len(stopped.cancelled), stopped.left
-    return RecordText(f"Enough with {done} items: {cancelled} cancelled, {left} not begun")
+    done, cancelled, rest = len(stopped.done), len(stopped.cancelled), stopped.left
+    return RecordText(f"Enough with {done} items: {cancelled} cancelled, {rest} not begun")
 
 
 def _describe_round(ended: RoundEnded) -> RecordText:
@@ -131,25 +131,29 @@ def _describe_round(ended: RoundEnded) -> RecordText:
     return RecordText(f"Round {ended.number}: {verdict}{best}", bodies=[("", ended.variables)])
 
 
-def _describe_question(asked: ApprovalRequested) -> RecordText:
+def _describe_question(question: ApprovalRequested) -> RecordText:
     facts = [
-        ("Choices", ", ".join(asked.choices)),
-        ("Expires", _format_moment(asked.expires)),
-        ("Then counts", asked.on_expire or ""),
-        ("To be answered by", ", ".join(asked.approvers)),
+        ("Choices", ", ".join(question.choices)),
+        ("Expires", _format_moment(question.expires)),
+        ("Then counts", question.on_expire or ""),
+        ("To be answered by", ", ".join(question.approvers)),
     ]
-    arguments = [("Arguments", asked.arguments)] if asked.tool else []
-    return RecordText("Asked", facts, [("", asked.message), *arguments])
+    arguments = [("Arguments", question.arguments)] if question.tool else []
+    return RecordText("Asked", facts, [("", question.message), *arguments])
 
 
-def _describe_answer(answered: Answered) -> RecordText:
-    facts = [("Choice", answered.choice), ("By", answered.by), ("Comment", answered.comment)]
-    return RecordText("Answered", facts, [] if answered.form is None else [("", answered.form)])
+def _describe_answer(answer: Answered) -> RecordText:
+    facts = [("Choice", answer.choice), ("By", answer.by), ("Comment", answer.comment)]
+    return RecordText("Answered", facts, [] if answer.form is None else [("", answer.form)])
 
 
-def _describe_notification(told: Notified) -> RecordText:
-    what = f"{told.to} was told" if told.error is None else f"{told.to} could not be told: {told.error}"
-    return RecordText(f"Notification: {what} (channel {told.channel})")
+def _describe_notification(notification: Notified) -> RecordText:
+    what = (
+        f"{notification.to} was told"
+        if notification.error is None
+        else f"{notification.to} could not be told: {notification.error}"
+    )
+    return RecordText(f"Notification: {what} (channel {notification.channel})")
 
 
 def _format_moment(at: float | None) -> str:
@@ -175,6 +179,6 @@ _DESCRIPTIONS: Final[dict[str, Callable[[Any], RecordText]]] = {
     "ApprovalRequested": _describe_question,
     "Answered": _describe_answer,
     "Notified": _describe_notification,
-    "Received": lambda given: RecordText("Handed to it", list(given.values.items())),
+    "Received": lambda record: RecordText("Handed to it", list(record.values.items())),
     "Reused": lambda reused: RecordText(f"Not run: the result is that of run {reused.run_id}"),
 }

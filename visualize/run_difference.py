@@ -147,9 +147,13 @@ def figures_of(side: RunSide, path: str | None = None) -> Figures:
     usage = progress.usage if row is None else row.usage
     seconds = progress.seconds(progress.last_at) if row is None else row.seconds(progress.last_at)
     parts = side.times.parts if path is None else side.times.parts_of(path)
-    known = usage.calls > 0
+    has_usage = usage.calls > 0
     return Figures(
-        seconds, parts["worked"], usage.cost_usd if known else None, usage.tokens if known else None, usage.calls
+        seconds,
+        parts["worked"],
+        usage.cost_usd if has_usage else None,
+        usage.tokens if has_usage else None,
+        usage.calls,
     )
 
 
@@ -163,8 +167,8 @@ def delta_text(before: float | None, after: float | None, tell: Callable[[float]
         return ""
     sign = "+" if after > before else "−"
     share = abs(after - before) / before * 100 if before else None
-    told = "" if share is None else f" ({sign}{share:,.0f} %)" if share < 1_000 else f" (×{after / before:,.0f})"
-    return f"{sign}{tell(abs(after - before))}{told}"
+    ratio = "" if share is None else f" ({sign}{share:,.0f} %)" if share < 1_000 else f" (×{after / before:,.0f})"
+    return f"{sign}{tell(abs(after - before))}{ratio}"
 
 
 def outputs_of(side: RunSide) -> Any:
@@ -217,10 +221,10 @@ def _merge_orders(one: Sequence[str], other: Sequence[str]) -> list[str]:
     >>> _merge_orders(["start", "each", "each[0].a", "end"], ["start", "each", "each[0].a", "each[1].a", "end"])
     ['start', 'each', 'each[0].a', 'each[1].a', 'end']
     """
-    known, at = set(one), ""
+    paths, at = set(one), ""
     behind: dict[str, list[str]] = {}
     for path in other:
-        if path in known:
+        if path in paths:
             at = path
         else:
             behind.setdefault(at, []).append(path)
@@ -263,11 +267,11 @@ def _tool_words(call: ToolCall) -> tuple[str, Any]:
 
 
 def _prompt_of(call: ModelCall) -> str:
-    said = [
+    messages = [
         f"{each.get('role', '?')}:\n{format_value(each.get('content') or each.get('tool_calls') or '')}"
         for each in call.messages
     ]
-    return "\n\n".join(said)
+    return "\n\n".join(messages)
 
 
 def _options_of(call: ModelCall) -> dict[str, Any]:
@@ -277,13 +281,13 @@ def _options_of(call: ModelCall) -> dict[str, Any]:
 def _list_offered(call: ModelCall) -> list[str]:
     """Names of the tools that a model may call."""
     tools = call.request.get("tools") or ()
-    found: list[str] = []
+    names: list[str] = []
     for each in cast("Sequence[Any]", tools) if isinstance(tools, list | tuple) else ():
         shape: Mapping[str, Any] = cast("Mapping[str, Any]", each) if isinstance(each, Mapping) else {}
         inner = shape.get("function")
         about: Mapping[str, Any] = cast("Mapping[str, Any]", inner) if isinstance(inner, Mapping) else shape
-        found.append(str(about.get("name", "?")))
-    return found
+        names.append(str(about.get("name", "?")))
+    return names
 
 
 _READ: Final[Mapping[str, Callable[[ModelCall], Any]]] = {
@@ -308,16 +312,16 @@ def _compare_calls(
 ) -> Iterator[LikelyCause]:
     """Of what a model was asked: each kind once a site. A prompt counts where its node was edited, or where nothing
     before it explains it."""
-    told: set[tuple[str, str]] = set()
+    reported: set[tuple[str, str]] = set()
     is_explained = _changed_keys(a.inputs, b.inputs) != frozenset()
     for node in nodes:
         site, calls = sites[node.path], (a.calls[node.path], b.calls[node.path])
         for kind, read in (*_READ.items(), ("tools", _list_offered)):
             change = _first_change(*calls, read)
             is_cause = kind != "prompt" or site in edited or not is_explained
-            if change is None or (kind, site) in told or not is_cause:
+            if change is None or (kind, site) in reported or not is_cause:
                 continue
-            told.add((kind, site))
+            reported.add((kind, site))
             yield LikelyCause(cast("CauseKind", kind), _title_of(kind, node.path, change), *change, node.path)
         is_explained = is_explained or bool(node.differs)
 
@@ -329,8 +333,8 @@ def _title_of(kind: str, path: str, change: tuple[Any, Any]) -> str:
     if kind == "prompt":
         return f"The prompt of {path}"
     if kind == "tools":
-        gone, new = [each for each in before if each not in after], [each for each in after if each not in before]
-        words = [f"without {', '.join(gone)}"] * bool(gone) + [f"with {', '.join(new)}"] * bool(new)
+        removed, new = [each for each in before if each not in after], [each for each in after if each not in before]
+        words = [f"without {', '.join(removed)}"] * bool(removed) + [f"with {', '.join(new)}"] * bool(new)
         return f"The tools of {path}: {' and '.join(words) or 'in another order'}"
     changed = sorted(_changed_keys(before, after))
     words = [f"{name} {_brief(before.get(name))} → {_brief(after.get(name))}" for name in changed[:4]]
@@ -363,8 +367,8 @@ def _compare_files(a: RunSide, b: RunSide, edited: frozenset[str]) -> Iterator[L
         yield LikelyCause("file", "The flow file, in nothing that a node depends on", a.source, b.source)
         return
     for site in sorted(edited):
-        found = [find_definition(each.source, site.split(".")) for each in (a, b)]
-        before, after = ("" if each is None else "\n".join(each[1]) for each in found)
+        definitions = [find_definition(each.source, site.split(".")) for each in (a, b)]
+        before, after = ("" if each is None else "\n".join(each[1]) for each in definitions)
         if before != after:
             yield LikelyCause("file", f"The definition of {site}", before, after, site)
 

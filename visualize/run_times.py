@@ -111,34 +111,34 @@ class RunTimes:
 
     def spans_of(self, path: str) -> Sequence[Stretch]:
         """The spans of one node with what lies between its bars, without gaps."""
-        found: list[Stretch] = []
+        spans: list[Stretch] = []
         for bar in self.rows.get(path, ()):
-            if found and found[-1].end < bar.start:
-                found += _fill_gap(found[-1].end, bar.start, self.resumed)
-            found += bar.spans
-        return found
+            if spans and spans[-1].end < bar.start:
+                spans += _fill_gap(spans[-1].end, bar.start, self.resumed)
+            spans += bar.spans
+        return spans
 
     @property
     def breaks(self) -> Sequence[Stretch]:
         """Stretches in which nothing ran for long, against the time in which something did; by their longest part."""
         parts = self.parts
         least = max(_LEAST_BREAK, sum(seconds for part, seconds in parts.items() if part not in _IDLE) / 2)
-        found: list[Stretch] = []
+        breaks: list[Stretch] = []
         for is_idle, spans in groupby(self.spans, lambda span: span.part in _IDLE):
             idle = list(spans)
             start, end = idle[0].start, idle[-1].end
             if is_idle and end - start >= least:
                 longest = max(idle, key=lambda span: span.end - span.start)
-                found.append(Stretch(longest.part, start, end, longest.note))
-        return found
+                breaks.append(Stretch(longest.part, start, end, longest.note))
+        return breaks
 
     def to_plain(self) -> dict[str, Any]:
-        """As our script reads it: moments in seconds after the start; nodes of one plain bar are left out."""
-        begun = self.spans[0].start if self.spans else 0.0
+        """Data for our script: moments in seconds after the start; nodes of one plain bar are left out."""
+        begin = self.spans[0].start if self.spans else 0.0
 
         def tell(span: Stretch) -> list[Any]:
-            told = [PARTS.index(span.part), round(span.start - begun, 3), round(span.end - begun, 3)]
-            return [*told, span.note] if span.note else told
+            row = [PARTS.index(span.part), round(span.start - begin, 3), round(span.end - begin, 3)]
+            return [*row, span.note] if span.note else row
 
         rows = {
             path: [[bar.status, [tell(span) for span in bar.spans], bar.note] for bar in bars]
@@ -146,8 +146,8 @@ class RunTimes:
             if [span.part for bar in bars for span in bar.spans] != ["worked"]
         }
         return {
-            "begun": begun,
-            "end": self.spans[-1].end if self.spans else begun,
+            "begun": begin,
+            "end": self.spans[-1].end if self.spans else begin,
             "parts": {part: round(seconds, 3) for part, seconds in self.parts.items()},
             "breaks": [tell(each) for each in self.breaks],
             "rows": rows,
@@ -163,10 +163,10 @@ def times_of(events: Iterable[Event], now: float | None = None) -> RunTimes:
 
 
 def _add_up(spans: Iterable[Stretch]) -> Mapping[Part, float]:
-    found: dict[Part, float] = dict.fromkeys(PARTS, 0.0)
+    seconds: dict[Part, float] = dict.fromkeys(PARTS, 0.0)
     for span in spans:
-        found[span.part] += span.end - span.start
-    return found
+        seconds[span.part] += span.end - span.start
+    return seconds
 
 
 def _fill_gap(start: float, end: float, resumed: Sequence[float]) -> Iterator[Stretch]:
@@ -197,9 +197,9 @@ class _Row:
     spot: Spot
     attempts: list[_Attempt] = field(default_factory=list[_Attempt])
     settled: float | None = None
-    """When it last ended in any way, also without having run."""
+    """The moment when it last ended in any way, also without having run."""
     ready: float | None = None
-    """Of a container, when its items, or its next round, could begin."""
+    """The moment when a container's items, or its next round, could begin."""
     questions: set[str] = field(default_factory=set[str])
     asked_at: float = 0.0
 
@@ -220,19 +220,19 @@ class _Fold:
     def __init__(self) -> None:
         self._skeleton = Skeleton({})
         self._rows: dict[str, _Row] = {}
-        self._begun: float | None = None
+        self._begin: float | None = None
         self._last = 0.0
         self._stopped: float | None = None
         self._is_over = False
         self._breaks: list[tuple[float, float]] = []
         self._first: float | None = None
-        """When the first node was told of."""
+        """The moment of the first event of a node."""
 
     def apply(self, event: Event) -> None:
         before, at = self._last, max(event.at, self._last)  # Whatever a clock did, time does not run backwards.
         self._last = at
         if isinstance(event, RunStarted):
-            self._begun = at
+            self._begin = at
             self._skeleton = Skeleton(event.graph)
         elif isinstance(event, RunFinished):
             self._stopped, self._is_over = at, event.status not in ("waiting", "running")
@@ -291,7 +291,7 @@ class _Fold:
         """Returns when all predecessors of a node had ended."""
         unit, container = row.spot.unit, row.spot.container
         around = None if container is None else self._rows.get(container)
-        ready = [self._begun or 0.0 if around is None else around.ready or 0.0]
+        ready = [self._begin or 0.0 if around is None else around.ready or 0.0]
         ready += [to for _, to in self._breaks[-1:]]
         for parent in self._skeleton.level_of(row.spot.site).parents.get(path[len(unit) :], ()):
             before = self._rows.get(unit + parent)
@@ -342,7 +342,7 @@ class _Fold:
     # --- What came of it
 
     def finish(self, now: float | None) -> RunTimes:
-        if self._begun is None:
+        if self._begin is None:
             return RunTimes((), {})
         end = self._last if now is None or self._is_over else max(now, self._last)
         if self._stopped is not None and end > self._stopped:
@@ -358,9 +358,9 @@ class _Fold:
                 continue
             leaves[path] = bars
             around = row.spot.container
-            told = RunTimes((), {path: bars}, resumed).spans_of(path)
-            inside[around if around is not None else ""] += told
-        whole = _unite(inside.get("", ()), self._begun, end, "worked", self._own_spans(end))
+            spans = RunTimes((), {path: bars}, resumed).spans_of(path)
+            inside[around if around is not None else ""] += spans
+        whole = _unite(inside.get("", ()), self._begin, end, "worked", self._own_spans(end))
         return RunTimes(whole, {path: leaves[path] for path in self._rows if path in leaves}, resumed)
 
     def _depth(self, path: str) -> int:
@@ -391,10 +391,10 @@ class _Fold:
 
     def _own_spans(self, end: float) -> Iterator[Stretch]:
         """Yields the spans of the run itself, when none of its nodes is active."""
-        assert self._begun is not None
+        assert self._begin is not None
         first = end if self._first is None else self._first
-        if first - self._begun >= _LEAST_QUEUE:
-            yield Stretch("queued", self._begun, first, "until it began")
+        if first - self._begin >= _LEAST_QUEUE:
+            yield Stretch("queued", self._begin, first, "until it began")
         yield from self._stops()
 
     def _paint(self, attempt: _Attempt, inside: Sequence[Stretch] | None) -> Bar:
@@ -447,21 +447,21 @@ def _lay(spans: Sequence[Stretch], over: Stretch) -> list[Stretch]:
     start, end = max(over.start, spans[0].start), min(over.end, spans[-1].end)
     if not start < end:
         return list(spans)
-    found = [span._replace(end=min(span.end, start)) for span in spans if span.start < start]
-    found.append(over._replace(start=start, end=end))
-    found += [span._replace(start=max(span.start, end)) for span in spans if span.end > end]
-    return _join(found)
+    pieces = [span._replace(end=min(span.end, start)) for span in spans if span.start < start]
+    pieces.append(over._replace(start=start, end=end))
+    pieces += [span._replace(start=max(span.start, end)) for span in spans if span.end > end]
+    return _join(pieces)
 
 
 def _join(spans: Iterable[Stretch]) -> list[Stretch]:
     """Spans of the same kind that follow each other as one."""
-    found: list[Stretch] = []
+    joined: list[Stretch] = []
     for span in spans:
-        if found and found[-1].part == span.part and found[-1].note == span.note:
-            found[-1] = found[-1]._replace(end=span.end)
+        if joined and joined[-1].part == span.part and joined[-1].note == span.note:
+            joined[-1] = joined[-1]._replace(end=span.end)
         else:
-            found.append(span)
-    return found
+            joined.append(span)
+    return joined
 
 
 _RANK: Final[Mapping[str, int]] = {part: number for number, part in enumerate(PARTS)}
@@ -481,18 +481,18 @@ def _unite(
     edges.sort(key=lambda edge: edge[:2])
     open_counts = [0] * (2 * count)
     notes: list[dict[str, int]] = [defaultdict(int) for _ in range(2 * count)]
-    found: list[Stretch] = []
+    stretches: list[Stretch] = []
     at = start
 
     def emit(until: float) -> None:
         if until <= at:
             return
-        rank = next((number for number, opened in enumerate(open_counts) if opened), None)
+        rank = next((number for number, count in enumerate(open_counts) if count), None)
         if rank is None:
-            found.append(Stretch(rest, at, until))
+            stretches.append(Stretch(rest, at, until))
         else:
             part = PARTS[rank % count]
-            found.append(Stretch(part, at, until, "" if part == "worked" else next(iter(notes[rank]), "")))
+            stretches.append(Stretch(part, at, until, "" if part == "worked" else next(iter(notes[rank]), "")))
 
     for moment, sign, rank, note in edges:
         emit(moment)
@@ -502,4 +502,4 @@ def _unite(
         if not notes[rank][note]:
             del notes[rank][note]
     emit(end)
-    return _join(found) or [Stretch(rest, start, end)]
+    return _join(stretches) or [Stretch(rest, start, end)]

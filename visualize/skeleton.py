@@ -57,8 +57,8 @@ class SkeletonLevel:
         self.most = most if isinstance(most, int) else None
         """How often it runs at most; None where that is not known."""
         models: object = graph.get("models")
-        named: Mapping[Any, Any] = cast("Mapping[Any, Any]", models) if isinstance(models, Mapping) else {}
-        self.models = {str(key): str(value) for key, value in named.items()}
+        names: Mapping[Any, Any] = cast("Mapping[Any, Any]", models) if isinstance(models, Mapping) else {}
+        self.models = {str(key): str(value) for key, value in names.items()}
         """Id of a node → the model that its definition names."""
         self.sites: dict[str, Site] = {}
         """By their ids."""
@@ -79,19 +79,19 @@ class SkeletonLevel:
     @cached_property
     def edges_at(self) -> Mapping[str, Sequence[tuple[str, str, tuple[str, ...]]]]:
         """Id of a node → the edges that begin or end at it."""
-        found: defaultdict[str, list[tuple[str, str, tuple[str, ...]]]] = defaultdict(list)
+        edges: defaultdict[str, list[tuple[str, str, tuple[str, ...]]]] = defaultdict(list)
         for edge in self.edges:
             for end in edge[:2]:
-                found[end].append(edge)
-        return found
+                edges[end].append(edge)
+        return edges
 
     @cached_property
     def parents(self) -> Mapping[str, Sequence[str]]:
         """Id of a node → the nodes with an edge to it."""
-        found: defaultdict[str, list[str]] = defaultdict(list)
+        parents: defaultdict[str, list[str]] = defaultdict(list)
         for source, target, _ in self.edges:
-            found[target].append(source)
-        return found
+            parents[target].append(source)
+        return parents
 
     def walk(self) -> Iterator[Site]:
         """All sites, each container before its body."""
@@ -107,19 +107,19 @@ class SkeletonLevel:
         more = {"most": self.most, "models": self.models or None}
         return {"nodes": nodes, "edges": edges, **{key: each for key, each in more.items() if each is not None}}
 
-    def spot(self, path: str, begun: str = "") -> Spot | None:
-        """Resolves the rest of a path in this level; `begun` is the part before it."""
+    def spot(self, path: str, prefix: str = "") -> Spot | None:
+        """Resolves the rest of a path in this level; `prefix` is the part before it."""
         if path in self.sites:
             return Spot(self.sites[path].path)
         for site in self._containers:
             between = _UNITS[site.kind].match(path, len(site.id)) if path.startswith(site.id) else None
             if between is None or site.body is None:
                 continue
-            unit = begun + path[: between.end()]
-            found = site.body.spot(path[between.end() :], unit)
-            if found is not None:
+            unit = prefix + path[: between.end()]
+            spot = site.body.spot(path[between.end() :], unit)
+            if spot is not None:
                 number = int(between[1]) if between.re.groups else None
-                return found if found.container is not None else Spot(found.site, begun + site.id, unit, number)
+                return spot if spot.container is not None else Spot(spot.site, prefix + site.id, unit, number)
         return None
 
 
@@ -143,8 +143,8 @@ class Skeleton:
 
     def level_of(self, site: str) -> SkeletonLevel:
         """The level that a site stands in: the top, or the body of a container."""
-        known = self.sites.get(site)
-        around = None if known is None or known.parent is None else self.sites[known.parent]
+        row = self.sites.get(site)
+        around = None if row is None or row.parent is None else self.sites[row.parent]
         return self.top if around is None or around.body is None else around.body
 
     def levels(self) -> Iterator[tuple[Site | None, SkeletonLevel]]:

@@ -37,19 +37,19 @@ class Change(NamedTuple):
 
 class _Place(NamedTuple):
     store: StateStore
-    seen: Layer
-    left: Layer
+    input_layer: Layer
+    output_layer: Layer
 
 
 def read_declared(progress: Progress) -> dict[str, StateKey]:
     """The keys that the run's skeleton declares: `{"state": {key: [rule, default]}}`."""
     rows: Any = None if progress.started is None else progress.started.graph.get("state")
-    found: dict[str, StateKey] = {}
+    keys: dict[str, StateKey] = {}
     if isinstance(rows, Mapping):
         for key, row in cast("Mapping[str, Any]", rows).items():
             if isinstance(row, (list, tuple)) and len(cast("list[Any]", row)) == 2 and row[0] in _RULES:
-                found[key] = StateKey(row[1], row[0])
-    return found
+                keys[key] = StateKey(row[1], row[0])
+    return keys
 
 
 class States:
@@ -59,19 +59,19 @@ class States:
         self._progress = progress
         self._rules = read_declared(progress)
         self._units: dict[str, dict[str, _Place]] = {}
-        self._written: dict[str, Mapping[str, Any]] = {}
+        self._loop_writes: dict[str, Mapping[str, Any]] = {}
         """Round → what it and the rounds before it wrote."""
 
     @cached_property
     def keys(self) -> tuple[str, ...]:
         """Declared keys, and those that were written all the same."""
-        written = (row.result.state or () for row in self._progress.nodes.values() if row.result)
-        return tuple(dict.fromkeys([*self._rules, *(key for state in written for key in state)]))
+        states = (row.result.state or () for row in self._progress.nodes.values() if row.result)
+        return tuple(dict.fromkeys([*self._rules, *(key for state in states for key in state)]))
 
     def read_seen(self, path: str) -> dict[str, Any]:
         """Key → value as the node at a path saw it."""
         place = self._place(path) if self.keys else None
-        return {} if place is None else self._read(place.store, place.seen)
+        return {} if place is None else self._read(place.store, place.input_layer)
 
     def changes(self, path: str) -> list[Change]:
         """Returns the writes of the node at a path, in the order of the keys."""
@@ -79,7 +79,7 @@ class States:
         place = None if row is None or row.result is None or not row.result.state else self._place(path)
         if place is None or row is None or row.result is None:
             return []
-        before, after = self._read(place.store, place.seen), self._read(place.store, place.left)
+        before, after = self._read(place.store, place.input_layer), self._read(place.store, place.output_layer)
         rules = {key: declared.merge for key, declared in self._rules.items()}
         return [
             Change(key, key in before, before.get(key), after.get(key), rules.get(key, ""))
@@ -111,12 +111,12 @@ class States:
                     yield from self._list_writes(site.body, unit_inside)
 
     def _read(self, store: StateStore, layer: Layer) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         for key in self.keys:
             if key in self._rules or store.has(layer, key):
                 with suppress(KeyError, TypeError):  # Writes that do not add up; rules that only the outside has.
-                    found[key] = store.get(layer, key)
-        return found
+                    values[key] = store.get(layer, key)
+        return values
 
     def _place(self, path: str) -> _Place | None:
         spot = self._progress.skeleton.spot(path)
@@ -133,7 +133,9 @@ class States:
         if around is None or site is None or site.body is None:
             return {}
         # A subflow has a state of its own, whose rules are not recorded.
-        store = StateStore({}) if site.kind == "subflow" else around.store.inside(around.seen, self._before(unit))
+        store = (
+            StateStore({}) if site.kind == "subflow" else around.store.inside(around.input_layer, self._before(unit))
+        )
         return self._walk(site.body, unit, store)
 
     def _before(self, unit: str) -> Mapping[str, Any]:
@@ -143,34 +145,36 @@ class States:
         wrote: Mapping[str, Any] = EMPTY
         for number in range(min(rounds, len(self._progress.nodes))):
             level = f"{loop}.round[{number}]."
-            if level not in self._written:
-                self._written[level] = self._after(wrote, self._enter(loop, level))
-            wrote = self._written[level]
+            if level not in self._loop_writes:
+                self._loop_writes[level] = self._after(wrote, self._enter(loop, level))
+            wrote = self._loop_writes[level]
         return wrote
 
     def _after(self, wrote: Mapping[str, Any], places: Mapping[str, _Place]) -> Mapping[str, Any]:
         """Returns the writes of the rounds up to this one."""
         if not places:
             return wrote
-        store, left = _merge_places(places)
+        store, layer = _merge_places(places)
         try:
-            return store.following(wrote, store.contribution(left))
+            return store.following(wrote, store.contribution(layer))
         except TypeError:  # As in `_read`.
             return wrote
 
     def _walk(self, level: SkeletonLevel, unit: str, store: StateStore) -> dict[str, _Place]:
         places: dict[str, _Place] = {}
         for number, name in enumerate(level.sites):  # In topological order.
-            above = [places[unit + each].left for each in level.parents.get(name, ()) if unit + each in places]
-            seen = store.meet(number, above) if above else store.root
+            above = [places[unit + each].output_layer for each in level.parents.get(name, ()) if unit + each in places]
+            input_layer = store.meet(number, above) if above else store.root
             row = self._progress.nodes.get(unit + name)
             writes = None if row is None or row.result is None else row.result.state
-            places[unit + name] = _Place(store, seen, store.write(number, seen, writes) if writes else seen)
+            places[unit + name] = _Place(
+                store, input_layer, store.write(number, input_layer, writes) if writes else input_layer
+            )
         return places
 
 
 def _merge_places(places: Mapping[str, _Place]) -> tuple[StateStore, Layer]:
     """Merges the states of all nodes of a level, in the level's store."""
-    left = [each.left for each in places.values()]
+    layers = [each.output_layer for each in places.values()]
     store = next(iter(places.values())).store
-    return store, store.meet(len(left), left)
+    return store, store.meet(len(layers), layers)

@@ -130,12 +130,12 @@ def kind_of(node: PictureNode) -> str:
 
 def standing(node: PictureNode) -> str:
     """Status, time and attempts."""
-    said = [_status(node)]
+    parts = [_status(node)]
     if node.seconds is not None and (node.status != "skipped" or node.cause == "error"):
-        said.append(seconds_text(node.seconds))
+        parts.append(seconds_text(node.seconds))
     if node.attempts > 1:
-        said.append(f"{node.attempts} attempts")
-    return " · ".join(said)
+        parts.append(f"{node.attempts} attempts")
+    return " · ".join(parts)
 
 
 def spending(node: PictureNode) -> str:
@@ -174,13 +174,13 @@ def heading(picture: Picture) -> list[str]:
     run = picture.run
     if run is None:
         return [cut(picture.name, 80)]
-    said = [f"{LOOKS[run.status].glyph} {run.status}" if run.status in LOOKS else run.status]
+    parts = [f"{LOOKS[run.status].glyph} {run.status}" if run.status in LOOKS else run.status]
     if run.seconds is not None:
-        said.append(seconds_text(run.seconds))
+        parts.append(seconds_text(run.seconds))
     if run.tokens or run.unpriced:
         unknown = f" and {_calls(run.unpriced)} of unknown price" if run.unpriced else ""
-        said.append(f"{run.tokens:,} tokens · {cost_text(run.cost_usd)}{unknown}")
-    lines = [cut(f"{picture.name} · run {run.run_id}", 80), cut(" · ".join(said), 120)]
+        parts.append(f"{run.tokens:,} tokens · {cost_text(run.cost_usd)}{unknown}")
+    lines = [cut(f"{picture.name} · run {run.run_id}", 80), cut(" · ".join(parts), 120)]
     return [*lines, cut(run.error, 120)] if run.error else lines
 
 

@@ -218,7 +218,7 @@ class _Document:
         for number, row in enumerate(self._rows):
             x, middle = 20.0, y + _KEY_ROW * number
             for entry in row:
-                yield entry.drawn.format(x=x, y=middle, right=x + SIGN_SIZE) if entry.drawn else ""
+                yield entry.drawing.format(x=x, y=middle, right=x + SIGN_SIZE) if entry.drawing else ""
                 if entry.kind is not None:
                     yield sign_svg(entry.kind, x + SIGN_SIZE / 2, middle)
                 yield f'<text x="{x + SIGN_SIZE + 6:.1f}" y="{middle + 4:.1f}">{_escape(entry.words)}</text>'
@@ -229,7 +229,7 @@ class _KeyEntry(NamedTuple):
     words: str
     kind: str | None = None
     """The kind whose sign it explains."""
-    drawn: str = ""
+    drawing: str = ""
     """Else what is explained, as SVG about `{x}`, `{y}`."""
 
 
@@ -246,17 +246,17 @@ def _list_key(picture: Picture, boxes: Iterable[PictureNode], heat: Heat) -> Ite
     """Yields an entry for each kind, each style of line and each range of heat that the picture has."""
     for kind in known_kinds(node.kind for node in picture.nodes):
         yield _KeyEntry(cut(kind, 30), kind)
-    drawn = {f"{edge.state}{' critical' if edge.critical else ''}" for edge in picture.edges}
+    classes_in_picture = {f"{edge.state}{' critical' if edge.critical else ''}" for edge in picture.edges}
     for classes, words in _LINES.items():
-        if classes in drawn:
-            yield _KeyEntry(words, drawn=f'<path class="edge {classes}" d="M{{x:.1f}} {{y:.1f}}H{{right:.1f}}"/>')
+        if classes in classes_in_picture:
+            yield _KeyEntry(words, drawing=f'<path class="edge {classes}" d="M{{x:.1f}} {{y:.1f}}H{{right:.1f}}"/>')
     if heat:
         most = max(value for node in boxes if (value := heat_value(node, heat)))
         for level in range(len(HEATS)):
             limit = most * (level + 1) / len(HEATS)
             words = f"to {seconds_text(limit) if heat == 'time' else cost_text(limit)}"
             box = '<rect x="{x:.1f}" y="{y:.1f}" width="22" height="12" transform="translate(0 -6)" '
-            yield _KeyEntry(words, drawn=f'{box}class="s-plain heat-{level}"/>')
+            yield _KeyEntry(words, drawing=f'{box}class="s-plain heat-{level}"/>')
 
 
 def _entry_width(entry: _KeyEntry) -> float:
@@ -295,8 +295,8 @@ def curve(points: list[Point]) -> str:
     return " ".join(parts)
 
 
-def _draw_progress(filled: tuple[float, float], x: float, y: float) -> Iterator[str]:
-    for name, share in (("whole", 1.0), ("ended", filled[0]), ("failed", filled[1])):
+def _draw_progress(shares: tuple[float, float], x: float, y: float) -> Iterator[str]:
+    for name, share in (("whole", 1.0), ("ended", shares[0]), ("failed", shares[1])):
         yield f'<rect class="{name}" x="{x:.1f}" y="{y:.1f}" width="{150 * share:.1f}" height="5" rx="2.5"/>'
 
 

@@ -47,11 +47,11 @@ def usual_times(points: Sequence[RunPoint]) -> dict[str, Any]:
     >>> usual_times([RunPoint("r", "failed", 3.0, None, {"a": seconds}) for seconds in (1.0, 3.0)])
     {'runs': 2, 'seconds': {'a': 2.0}}
     """
-    found: dict[str, list[float]] = {}
+    durations: dict[str, list[float]] = {}
     for point in points:
         for name, seconds in point.nodes.items():
-            found.setdefault(name, []).append(seconds)
-    usual = {name: median(times) for name, times in found.items() if 2 * len(times) >= len(points)}
+            durations.setdefault(name, []).append(seconds)
+    usual = {name: median(times) for name, times in durations.items() if 2 * len(times) >= len(points)}
     return {"runs": len(points), "seconds": usual}
 
 

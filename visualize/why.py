@@ -124,28 +124,28 @@ def _explain_waiting(progress: Progress, row: NodeRow) -> Iterator[Words]:
 
 
 def _explain_skip(progress: Progress, row: NodeRow) -> Words:
-    """Of a run whose journal does not say more than the cause."""
+    """Explains a skip in a run whose journal says no more than the cause."""
     edges = _edges(progress, row, outward=False)
     if row.cause == "not_selected":
         routers = [each for each, _, labels in edges if labels and each.result is not None]
         if routers:
-            taken = cast("str", routers[0].result.route if routers[0].result is not None else None)
-            return ["It does not run: ", _name(routers[0]), " took ", CodeText(str(taken))]
+            route = cast("str", routers[0].result.route if routers[0].result is not None else None)
+            return ["It does not run: ", _name(routers[0]), " took ", CodeText(str(route))]
     standing = [before for before, _, _ in edges if before.status in ("failed", "skipped", "cancelled")]
-    told = [", after ", *_list_names(standing, standing=True)] if standing else []
-    return [f"It does not run: {CAUSE_TEXTS[row.cause] if row.cause else ''}", *told]
+    rest = [", after ", *_list_names(standing, standing=True)] if standing else []
+    return [f"It does not run: {CAUSE_TEXTS[row.cause] if row.cause else ''}", *rest]
 
 
 def _failure_before(progress: Progress, row: NodeRow) -> NodeRow | None:
     """The nearest node before this one that failed, through all that was skipped because of it."""
-    seen, todo = {row.id}, [row]
+    visited, todo = {row.id}, [row]
     while todo:
         each = todo.pop(0)
         for before, _, _ in _edges(progress, each, outward=False):
             if before.error is not None and before.status in ("failed", "skipped"):
                 return before
-            if before.id not in seen and before.status == "skipped":
-                seen.add(before.id)
+            if before.id not in visited and before.status == "skipped":
+                visited.add(before.id)
                 todo.append(before)
     return None
 
@@ -191,12 +191,12 @@ def _explain_join(decided: Decided, unit: str) -> Words:
 
 def _explain_test(title: str, test: Mapping[str, object]) -> Words:
     values = cast("Mapping[str, str]", test.get("values") or {})
-    found: list[str] = [f"{title} was {'true' if test.get('answer') else 'false'}"]
+    words: list[str] = [f"{title} was {'true' if test.get('answer') else 'false'}"]
     if test.get("expression"):
-        found += [": ", CodeText(str(test["expression"]))]
+        words += [": ", CodeText(str(test["expression"]))]
     for number, (name, value) in enumerate(values.items()):
-        found += [", " if number else ", where ", CodeText(name), " = ", CodeText(value)]
-    return found
+        words += [", " if number else ", where ", CodeText(name), " = ", CodeText(value)]
+    return words
 
 
 def _outcome(decided: Decided) -> Words:
@@ -233,13 +233,13 @@ def _edges(progress: Progress, row: NodeRow, *, outward: bool) -> list[tuple[Nod
     """The edges from or to a node: source, target, labels."""
     unit = row.spot.unit
     name = row.id[len(unit) :]
-    found: list[tuple[NodeRow, NodeRow, Sequence[str]]] = []
+    edges: list[tuple[NodeRow, NodeRow, Sequence[str]]] = []
     for source, target, labels in progress.skeleton.level_of(row.spot.site).edges_at.get(name, ()):
         if (source if outward else target) == name:
             before, after = progress.nodes.get(unit + source), progress.nodes.get(unit + target)
             if before is not None and after is not None:
-                found.append((before, after, labels))
-    return found
+                edges.append((before, after, labels))
+    return edges
 
 
 def _name(row: NodeRow) -> NodeName:
@@ -247,12 +247,12 @@ def _name(row: NodeRow) -> NodeName:
 
 
 def _list_names(rows: Iterable[NodeRow], *, standing: bool = False) -> list[str | NodeName]:
-    found: list[str | NodeName] = []
+    words: list[str | NodeName] = []
     every = list(rows)
     for row in every[:_MAX_NAMED]:
-        found += [", " if found else "", _name(row), f" ({_describe_standing(row)})" if standing else ""]
+        words += [", " if words else "", _name(row), f" ({_describe_standing(row)})" if standing else ""]
     more = len(every) - _MAX_NAMED
-    return [*found, f" and {more:,} more"] if more > 0 else found
+    return [*words, f" and {more:,} more"] if more > 0 else words
 
 
 def _describe_standing(row: NodeRow) -> str:

@@ -44,13 +44,13 @@ class Piece(NamedTuple):
 def diff_words(before: str, after: str) -> list[Piece]:
     """The pieces of both texts in their order; where one was replaced, the old one stands before the new one."""
     old, new = before.splitlines(keepends=True), after.splitlines(keepends=True)
-    found: list[Piece] = []
+    pieces: list[Piece] = []
     for is_same, old_part, new_part in _match(old, new):
         if is_same:
-            found.append(Piece("same", "".join(old_part)))
+            pieces.append(Piece("same", "".join(old_part)))
         else:
-            found += _diff_change("".join(old_part), "".join(new_part))
-    return list(_join_neighbours(found))
+            pieces += _diff_change("".join(old_part), "".join(new_part))
+    return list(_join_neighbours(pieces))
 
 
 def count_words(pieces: Iterable[Piece]) -> tuple[int, int]:
@@ -73,30 +73,30 @@ def shorten_pieces(pieces: Sequence[Piece], *, lines: int = 2, most: int = 20_00
     >>> [each.text for each in shorten_pieces(diff_words("a\nb\nc\nd\n1", "a\nb\nc\nd\n2"), lines=1)]
     ['… 3 equal lines\n', 'd\n', '1', '2']
     """
-    found: list[Piece] = []
+    shortened: list[Piece] = []
     for number, piece in enumerate(pieces):
         if piece.kind == "same":
             # The line in which a change begins or ends is one of the change's own.
             head = lines + (not pieces[number - 1].text.endswith("\n")) if number else 0
             tail = lines + (not piece.text.endswith("\n")) if number < len(pieces) - 1 else 0
-            found += _shorten_same(piece, head, tail)
+            shortened += _shorten_same(piece, head, tail)
         elif len(piece.text) > most:
             hidden = Piece("hidden", f"… {len(piece.text) - most:,} more characters {piece.kind}\n")
-            found += [Piece(piece.kind, piece.text[:most]), hidden]
+            shortened += [Piece(piece.kind, piece.text[:most]), hidden]
         else:
-            found.append(piece)
-    return found
+            shortened.append(piece)
+    return shortened
 
 
 def _shorten_same(piece: Piece, head: int, tail: int) -> list[Piece]:
-    kept = piece.text.splitlines(keepends=True)
-    hidden = len(kept) - head - tail
+    lines = piece.text.splitlines(keepends=True)
+    hidden = len(lines) - head - tail
     if hidden < 2:
         return [piece]
     parts = [
-        Piece("same", "".join(kept[:head])),
+        Piece("same", "".join(lines[:head])),
         Piece("hidden", f"… {hidden:,} equal lines\n"),
-        Piece("same", "".join(kept[head + hidden :])),
+        Piece("same", "".join(lines[head + hidden :])),
     ]
     return [each for each in parts if each.text]
 
@@ -125,20 +125,20 @@ _Part = tuple[bool, Sequence[str], Sequence[str]]
 
 def _absorb(parts: Iterable[_Part]) -> Iterator[_Part]:
     """A gap or a sign that stayed between two changes is a part of one change: people read phrases."""
-    found: list[_Part] = []
+    absorbed: list[_Part] = []
     for is_same, old, new in parts:
         if (
             not is_same
-            and len(found) > 1
-            and not found[-2][0]
-            and len(found[-1][1]) <= 2
-            and not any(each[0].isalnum() for each in found[-1][1])
+            and len(absorbed) > 1
+            and not absorbed[-2][0]
+            and len(absorbed[-1][1]) <= 2
+            and not any(each[0].isalnum() for each in absorbed[-1][1])
         ):
-            between, before = found.pop(), found.pop()
-            found.append((False, [*before[1], *between[1], *old], [*before[2], *between[2], *new]))
+            between, before = absorbed.pop(), absorbed.pop()
+            absorbed.append((False, [*before[1], *between[1], *old], [*before[2], *between[2], *new]))
         else:
-            found.append((is_same, old, new))
-    return iter(found)
+            absorbed.append((is_same, old, new))
+    return iter(absorbed)
 
 
 def _join_neighbours(pieces: Iterable[Piece]) -> Iterator[Piece]:
@@ -167,7 +167,7 @@ def _match(old: Sequence[str], new: Sequence[str]) -> Iterator[_Part]:
 
 def _find_blocks(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int, int]]:
     """Finds equal blocks on both sides with their lengths, in order."""
-    found: list[tuple[int, int, int]] = []
+    blocks: list[tuple[int, int, int]] = []
     todo = [(0, len(old), 0, len(new), 0)]
     while todo:
         low, high, new_low, new_high, depth = todo.pop()
@@ -176,7 +176,7 @@ def _find_blocks(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int,
             begin, new_low = begin + 1, new_low + 1
         while end > begin and new_high > new_low and old[end - 1] == new[new_high - 1]:
             end, new_high = end - 1, new_high - 1
-        found += [(low, new_low - (begin - low), begin - low), (end, new_high, high - end)]
+        blocks += [(low, new_low - (begin - low), begin - low), (end, new_high, high - end)]
         if begin == end or new_low == new_high:
             continue
         anchors = _find_anchors(old[begin:end], new[new_low:new_high]) if depth < _DEEPEST else []
@@ -186,8 +186,8 @@ def _find_blocks(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int,
             todo += [(i, to_i, j, to_j, depth + 1) for (i, j), (to_i, to_j) in zip(starts, ends, strict=True)]
         elif (end - begin) * (new_high - new_low) <= _MOST_PAIRS:
             pairs = SequenceMatcher(str.isspace, old[begin:end], new[new_low:new_high], autojunk=False)
-            found += [(begin + i, new_low + j, size) for i, j, size in pairs.get_matching_blocks()]
-    return sorted(each for each in found if each[2])
+            blocks += [(begin + i, new_low + j, size) for i, j, size in pairs.get_matching_blocks()]
+    return sorted(each for each in blocks if each[2])
 
 
 def _find_anchors(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int]]:

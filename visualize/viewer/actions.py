@@ -115,11 +115,11 @@ def list_node_actions(run: Reading, path: str, acting: Acting | None = None) -> 
     command = shlex.join([*base, *words])
     other = command if acting is not None else shlex.join([*base, "--set", "KEY=VALUE", "-i", "KEY=VALUE"])
     if acting is None and row.status == "waiting":
-        for asked_at, asked in row.questions.items():
-            answer = ["flowengine", "approve", run.run_id, asked_at, "--choice", *asked.choices[:1]]
+        for asked_at, question in row.questions.items():
+            answer = ["flowengine", "approve", run.run_id, asked_at, "--choice", *question.choices[:1]]
             yield RunAction("approve", "Answer", shlex.join(answer))
     if acting is None and row.usage.calls:
-        asked = [
+        trial = [
             "flowengine",
             "whatif",
             "--node",
@@ -129,7 +129,7 @@ def list_node_actions(run: Reading, path: str, acting: Acting | None = None) -> 
             "--runs",
             f"run={run.run_id}",
         ]
-        yield RunAction("play", "What would have been with another model", shlex.join(asked))
+        yield RunAction("play", "What would have been with another model", shlex.join(trial))
         call = next((seq for seq, each in run.part(path) if _is_call(each)), None)
         if call is not None:
             again = ["flowengine", "ask", run.run_id, "--call", str(call), "--model", "NAME"]
@@ -219,13 +219,13 @@ def compose_command(words: Sequence[str], fields: Sequence[ActionField], tail: S
     >>> compose_command(["flowengine", "run", "a.yaml"], [ActionField("p", "P", "submit", kind="verb")])
     'flowengine submit a.yaml'
     """
-    found = [*words]
+    command = [*words]
     for each in fields:
         if each.kind == "verb" and each.value:
-            found[1] = each.value
+            command[1] = each.value
         elif each.option and each.value and not each.is_change:
-            found += _words_of(each)
-    return shlex.join([*found, *tail])
+            command += _words_of(each)
+    return shlex.join([*command, *tail])
 
 
 def _words_of(field: ActionField) -> Iterator[str]:
@@ -271,32 +271,35 @@ def input_option(name: str, value: Any) -> str:
 
 
 def action_page(
-    made: ActionForm, run_id: str, name: str, node: str | None, acting: Acting, once: str, problem: str = ""
+    action_form: ActionForm, run_id: str, name: str, node: str | None, acting: Acting, once: str, problem: str = ""
 ) -> str:
     """The page of a form, which our script shows over that of the run. `problem`: why it was not done as posted."""
     hidden = element("input", type="hidden", name="once", value=once)
-    parts = group_fields(made.fields)
-    send = element("button", made.button, type="submit", class_="primary", disabled=bool(made.refusal))
+    parts = group_fields(action_form.fields)
+    send = element("button", action_form.button, type="submit", class_="primary", disabled=bool(action_form.refusal))
     back = element("a", "Back", href=run_url(run_id, node), class_="button", data_close=True)
     main = element(
         "main",
-        element("h1", made.title),
+        element("h1", action_form.title),
         note(problem, kind="bad") if problem else None,
-        note(made.refusal, kind="bad") if made.refusal else None,
-        element("div", made.about) if made.about else None,
+        note(action_form.refusal, kind="bad") if action_form.refusal else None,
+        element("div", action_form.about) if action_form.about else None,
         form(
             action_url(run_id, name, node),
             acting,
             hidden,
             parts,
             element("h2", "The same on the command line"),
-            command_line(compose_command(made.base, made.fields, made.tail), [made.base, made.tail]),
+            command_line(
+                compose_command(action_form.base, action_form.fields, action_form.tail),
+                [action_form.base, action_form.tail],
+            ),
             element("div", send, back, class_="sends"),
             class_="asks act",
         ),
         class_="narrow action",
     )
-    return page(made.title, main)
+    return page(action_form.title, main)
 
 
 def group_fields(fields: Sequence[ActionField]) -> list[Child]:
@@ -305,21 +308,21 @@ def group_fields(fields: Sequence[ActionField]) -> list[Child]:
     for each in fields:
         groups.setdefault(each.group, []).append(each)
     return [
-        made if not group else fold(group, made, is_open=any(each.value for each in found))
-        for group, found in groups.items()
-        if (made := [_make_field(each) for each in found])
+        boxes if not group else fold(group, boxes, is_open=any(each.value for each in members))
+        for group, members in groups.items()
+        if (boxes := [_make_field(each) for each in members])
     ]
 
 
 def command_line(command: str, words: Sequence[Sequence[str]] | None = None) -> Markup:
     """A command line with a button that copies it; `words`: what our script makes it of anew."""
-    said = None if words is None else json.dumps([[*each] for each in words])
-    text = element("pre", command, class_="command", data_words=said, tabindex="0")
+    template = None if words is None else json.dumps([[*each] for each in words])
+    text = element("pre", command, class_="command", data_words=template, tabindex="0")
     return element("div", text, element("button", "Copy", type="button", data_copy=True), class_="command-line")
 
 
 def _make_field(field: ActionField) -> Markup:
-    said: dict[str, Any] = {
+    attributes: dict[str, Any] = {
         "name": field.name,
         "data_option": field.option or None,
         "data_kind": field.kind,
@@ -328,16 +331,16 @@ def _make_field(field: ActionField) -> Markup:
     hint = element("small", field.hint) if field.hint else None
     if field.kind == "kept":
         size = element("small", f"{len(field.value):,} characters, which stay as they are.")
-        said["data_option"] = " ".join(_words_of(field))
-        return make_label(field.label, size, element("input", type="hidden", value="true", disabled=True, **said))
+        attributes["data_option"] = " ".join(_words_of(field))
+        return make_label(field.label, size, element("input", type="hidden", value="true", disabled=True, **attributes))
     if field.kind == "switch":
-        box = element("input", type="checkbox", value="true", checked=bool(field.value), **said)
+        box = element("input", type="checkbox", value="true", checked=bool(field.value), **attributes)
         return element("label", box, " ", field.label, " ", hint, class_="check")
     if field.choices:
         options = [element("option", text, value=each, selected=each == field.value) for each, text in field.choices]
-        return make_label(field.label, element("select", options, **said), hint)
+        return make_label(field.label, element("select", options, **attributes), hint)
     if field.kind in ("lines", "list") or "\n" in field.value or len(field.value) > _SHORT:
         rows = min(max(field.value.count("\n") + 1, 2, len(field.value) // _SHORT), 16)
         # The first line end behind the tag is none of the text.
-        return make_label(field.label, element("textarea", "\n", field.value, rows=rows, **said), hint)
-    return make_label(field.label, element("input", type="text", value=field.value, **said), hint)
+        return make_label(field.label, element("textarea", "\n", field.value, rows=rows, **attributes), hint)
+    return make_label(field.label, element("input", type="text", value=field.value, **attributes), hint)

@@ -25,23 +25,23 @@ class AskedFor(NamedTuple):
     flow: str
     run_id: str
     path: str
-    """Of the question."""
+    """The path of the question."""
     asked: float
     choice: str
-    """That of the link."""
+    """The choice of the link."""
     by: str
     """Whom the link was sent to."""
 
 
-def answer_page(asked: ApprovalRequested, about: AskedFor, action: str, style: str, problem: str = "") -> str:
+def answer_page(question: ApprovalRequested, about: AskedFor, action: str, style: str, problem: str = "") -> str:
     """The page; its form posts to `action`. `problem`: what was wrong with the answer that was posted."""
     rows = [
         ("Flow", about.flow),
         ("Node", about.path),
         ("Run", about.run_id),
         ("Asked", clock(about.asked)),
-        ("Until", None if asked.expires is None else clock(asked.expires)),
-        ("Then counts", asked.on_expire),
+        ("Until", None if question.expires is None else clock(question.expires)),
+        ("Then counts", question.on_expire),
         ("You answer as", about.by),
     ]
     return bare_page(
@@ -50,12 +50,12 @@ def answer_page(asked: ApprovalRequested, about: AskedFor, action: str, style: s
         element(
             "main",
             element("h1", f"{about.flow} asks"),
-            element("p", asked.message, class_="message"),
-            _describe_call(asked.tool, asked.arguments) if asked.tool else None,
+            element("p", question.message, class_="message"),
+            _describe_call(question.tool, question.arguments) if question.tool else None,
             note(problem, kind="bad") if problem else None,
             element(
                 "form",
-                answer_fields(asked, has_arguments=about.choice != REFUSE, choice=about.choice),
+                answer_fields(question, has_arguments=about.choice != REFUSE, choice=about.choice),
                 element("div", element("button", f"Answer: {about.choice}", type="submit"), class_="choices"),
                 method="post",
                 action=action,

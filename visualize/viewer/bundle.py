@@ -54,11 +54,11 @@ def runs_file(
         name = f"{badge_text(run.progress.status)[0]} {name_run(run)}"
         parts = export_parts(run, embeds, about._replace(beside=words.keys()))
         yield whole(element("template", parts, data_run=run_id, data_title=name))
-    left = len(words) - len(lines)
-    note = element("p", f"{left:,} more could not be read.", class_="note bad") if left else None
+    unreadable = len(words) - len(lines)
+    note = element("p", f"{unreadable:,} more could not be read.", class_="note bad") if unreadable else None
     find = element("input", type="search", id="bundle-find", placeholder="Find a run  ( / )", aria_label="Find a run")
-    listed = element("div", note, file_list(lines), data_list="file")
-    yield whole(element("main", element("h1", title), element("p", find), listed, id="bundle", class_="wide"))
+    rows = element("div", note, file_list(lines), data_list="file")
+    yield whole(element("main", element("h1", title), element("p", find), rows, id="bundle", class_="wide"))
     yield after
 
 

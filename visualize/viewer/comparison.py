@@ -60,17 +60,17 @@ def compare_page(*runs: Reading, as_file: bool = False) -> str:
 
 
 def _show_pair(runs: Sequence[Reading], sides: Sequence[RunSide], *, links: bool) -> Iterator[Markup | None]:
-    found = compare_runs(*sides)
-    rows = {each.path: f"node-{number}" for number, each in enumerate(found.nodes) if each.differs}
+    difference = compare_runs(*sides)
+    rows = {each.path: f"node-{number}" for number, each in enumerate(difference.nodes) if each.differs}
     yield element("h1", "Two runs")
     yield element("div", [_make_side(*each, links=links) for each in zip("AB", runs, strict=True)], class_="two")
-    yield _make_causes(found, rows)
+    yield _make_causes(difference, rows)
     yield _make_figures(sides)
-    yield _make_graph(runs, found, rows)
+    yield _make_graph(runs, difference, rows)
     inputs = [jsonable(each.inputs) for each in sides]
     yield _make_difference("Inputs", *inputs)
     yield _make_difference("Outputs", *map(outputs_of, sides))
-    yield _make_nodes(sides, found, rows)
+    yield _make_nodes(sides, difference, rows)
     yield _make_command(sides)
 
 
@@ -79,25 +79,25 @@ def _make_side(name: str, run: Reading, *, links: bool) -> Markup:
     started, finished = progress.started, progress.finished
     failed = None if finished is None or finished.error is None else note(finished.error.message, kind="bad")
     link = element("a", run.run_id, href=run_url(run.run_id)) if links else run.run_id
-    told = [progress.flow, ", started ", clock(None if started is None else started.at)]
-    return element("section", element("h2", f"{name}: ", link, " ", badge(progress.status)), note(told), failed)
+    words = [progress.flow, ", started ", clock(None if started is None else started.at)]
+    return element("section", element("h2", f"{name}: ", link, " ", badge(progress.status)), note(words), failed)
 
 
-def _make_causes(found: RunDifference, rows: dict[str, str]) -> Markup:
+def _make_causes(difference: RunDifference, rows: dict[str, str]) -> Markup:
     """Lists the likely causes of the difference, each with its explanation."""
-    if found.first is None and not found.causes:
+    if difference.first is None and not difference.causes:
         return element("section", element("h2", "Nothing that matters differs"))
     where: Child = None
-    if found.first is not None:
-        link = element("a", found.first.path, href=f"#{rows[found.first.path]}")
-        where = note("They differ from ", link, f" on: {', '.join(found.first.differs)}.")
-    listed = [element("li", _show_cause(each)) for each in found.causes[:_MAX_CAUSES]]
-    more = len(found.causes) - len(listed)
+    if difference.first is not None:
+        link = element("a", difference.first.path, href=f"#{rows[difference.first.path]}")
+        where = note("They differ from ", link, f" on: {', '.join(difference.first.differs)}.")
+    items = [element("li", _show_cause(each)) for each in difference.causes[:_MAX_CAUSES]]
+    more = len(difference.causes) - len(items)
     return element(
         "section",
-        element("h2", "Likely causes" if listed else "No cause was found"),
+        element("h2", "Likely causes" if items else "No cause was found"),
         where,
-        element("ul", listed, class_="causes") if listed else None,
+        element("ul", items, class_="causes") if items else None,
         note(f"And {more:,} more.") if more > 0 else None,
     )
 
@@ -137,20 +137,20 @@ _FIGURES: Final[Sequence[tuple[str, str, Callable[[Any], str]]]] = (
 """Title, field of `Figures`, and how it is told."""
 
 
-def _make_graph(runs: Sequence[Reading], found: RunDifference, rows: dict[str, str]) -> Markup:
+def _make_graph(runs: Sequence[Reading], difference: RunDifference, rows: dict[str, str]) -> Markup:
     sites: dict[str, str] = {}
-    for each in found.nodes:
+    for each in difference.nodes:
         row = each.b or each.a
         if each.differs and row is not None:
             sites.setdefault(row.spot.site, rows[each.path])
-    drawn = overlay_markup(runs[0].whole_picture, runs[1].whole_picture, sites, _MAX_DRAWN)
+    overlay = overlay_markup(runs[0].whole_picture, runs[1].whole_picture, sites, _MAX_DRAWN)
     legend = [element("span", words, class_=name) for name, words in _KEYS]
     return element(
         "section",
         element("h2", "Both in one graph"),
         element("p", legend, class_="sides-key"),
-        element("div", drawn, class_="picture")
-        if drawn is not None
+        element("div", overlay, class_="picture")
+        if overlay is not None
         else note("The graph is too large to be drawn here."),
     )
 
@@ -164,20 +164,20 @@ def _make_difference(title: str, a: Any, b: Any) -> Markup:
     return element("section", element("h2", f"{title}: different"), difference(a, b))
 
 
-def _make_nodes(sides: Sequence[RunSide], found: RunDifference, rows: dict[str, str]) -> Markup:
-    nodes = found.nodes
+def _make_nodes(sides: Sequence[RunSide], difference: RunDifference, rows: dict[str, str]) -> Markup:
+    nodes = difference.nodes
     if len(nodes) > _MAX_LISTED:
         nodes = sorted(nodes, key=lambda each: not each.differs)[:_MAX_LISTED]
     titles = ("Node", "A", "B", "Differs in", "Took A", "Took B", "Δ time", "Δ cost", "Δ tokens")
     head = element("tr", [element("th", each) for each in titles])
     body = [element("tr", [element("td", cell) for cell in _make_cells(sides, each)], id=rows.get(each.path),
                     class_="differs" if each.differs else None) for each in nodes]  # fmt: skip
-    count = sum(1 for each in found.nodes if each.differs)
+    count = sum(1 for each in difference.nodes if each.differs)
     return element(
         "section",
-        element("h2", f"Nodes: {count:,} of {len(found.nodes):,} differ"),
+        element("h2", f"Nodes: {count:,} of {len(difference.nodes):,} differ"),
         element("div", element("table", element("thead", head), element("tbody", body)), class_="scrolls", tabindex=0),
-        list(_list_outputs(found.nodes)),
+        list(_list_outputs(difference.nodes)),
     )
 
 
@@ -243,8 +243,8 @@ def _list_runs(runs: Sequence[Reading], sides: Sequence[RunSide], *, links: bool
     first: Figures = figures_of(sides[0])
     for run, side in zip(runs, sides, strict=True):
         own, is_first = figures_of(side), side is sides[0]
-        found = None if is_first else compare_runs(sides[0], side)
-        causes = [] if found is None else [each.title for each in found.causes]
+        difference = None if is_first else compare_runs(sides[0], side)
+        causes = [] if difference is None else [each.title for each in difference.causes]
         outputs = outputs_of(side)
         yield [
             element("a", run.run_id, href=run_url(run.run_id)) if links else run.run_id,
@@ -259,6 +259,6 @@ def _list_runs(runs: Sequence[Reading], sides: Sequence[RunSide], *, links: bool
             delta_text(first.tokens, own.tokens, "{:,}".format),
             f"{own.calls:,}",
             element("ul", [element("li", each) for each in causes[:5]], class_="causes") if causes else "",
-            "" if found is None or found.first is None else found.first.path,
+            "" if difference is None or difference.first is None else difference.first.path,
             "" if outputs is None else preview(outputs),
         ]

@@ -168,15 +168,15 @@ def _describe_loop_round(ended: RoundEnded) -> Line:
     return {"number": ended.number, "stopped": ended.stopped, "best": best}
 
 
-def _describe_question(asked: ApprovalRequested) -> Line:
-    line: Line = {"message": preview(asked.message), "choices": list(asked.choices), "expires": asked.expires}
-    return {**line, "tool": asked.tool, "arguments": preview(asked.arguments)} if asked.tool else line
+def _describe_question(question: ApprovalRequested) -> Line:
+    line: Line = {"message": preview(question.message), "choices": list(question.choices), "expires": question.expires}
+    return {**line, "tool": question.tool, "arguments": preview(question.arguments)} if question.tool else line
 
 
 def _describe_receipt(receipt: Receipt) -> str:
     counts = Counter(str(row.get("state", "")) for row in receipt.fragments)
-    told = ", ".join(f"{count} {state}".strip() for state, count in counts.items())
-    return f"what entered the prompt: {told or 'nothing'}"
+    text = ", ".join(f"{count} {state}".strip() for state, count in counts.items())
+    return f"what entered the prompt: {text or 'nothing'}"
 
 
 def _format_decision(decided: Decided) -> str:

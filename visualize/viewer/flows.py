@@ -27,7 +27,7 @@ __all__ = ["FlowLine", "flow_page", "flows_page", "plot_svg", "start_form"]
 
 _WIDTH: Final = 860.0
 _HEIGHT: Final = 130.0
-"""Of one strip."""
+"""The height of one strip."""
 _LEFT: Final = 72.0
 _TOP: Final = 26.0
 _FOOT: Final = 12.0
@@ -48,11 +48,13 @@ def plot_svg(points: Sequence[RunPoint]) -> Markup:
 def _draw_strip(
     points: Sequence[RunPoint], title: str, values: Sequence[float | None], words: Callable[[float], str], top: float
 ) -> Iterator[Markup]:
-    known = [each for each in values if each is not None]
-    most = max(known, default=0.0) or 1.0
-    said = f"{title}: median {words(median(known))}, most {words(max(known))}" if known else f"{title}: not known"
-    yield element("text", said, class_="plot-title", x=f"{_LEFT:.0f}", y=f"{top + 14:.0f}")
-    for share in (0.0, 0.5, 1.0) if any(known) else (0.0,):
+    numbers = [each for each in values if each is not None]
+    most = max(numbers, default=0.0) or 1.0
+    heading = (
+        f"{title}: median {words(median(numbers))}, most {words(max(numbers))}" if numbers else f"{title}: not known"
+    )
+    yield element("text", heading, class_="plot-title", x=f"{_LEFT:.0f}", y=f"{top + 14:.0f}")
+    for share in (0.0, 0.5, 1.0) if any(numbers) else (0.0,):
         y = _y(share, top)
         yield element("line", class_="axis", x1=f"{_LEFT:.0f}", x2=f"{_WIDTH - 8:.0f}", y1=f"{y:.1f}", y2=f"{y:.1f}")
         yield element("text", words(most * share), x=f"{_LEFT - 8:.0f}", y=f"{y + 4:.1f}", text_anchor="end")
@@ -110,9 +112,11 @@ def flows_page(flows: Sequence[FlowLine]) -> str:
         ]
         for flow in flows
     ]  # fmt: skip
-    listed = table(["Flow", "File", "Description", "Checks", "Last run"], rows) if rows else note("There are no flows.")
+    content = (
+        table(["Flow", "File", "Description", "Checks", "Last run"], rows) if rows else note("There are no flows.")
+    )
     return page(
-        "Flows", element("main", element("h1", "Flows"), element("div", listed, data_list="still"), class_="wide")
+        "Flows", element("main", element("h1", "Flows"), element("div", content, data_list="still"), class_="wide")
     )
 
 
@@ -176,8 +180,8 @@ def start_form(
 def _format_counts(errors: int, warnings: int) -> Child:
     if not errors and not warnings:
         return "✓"
-    said = [f"✗ {errors} error{'s' * (errors != 1)}"] if errors else []
-    return ", ".join([*said, *([f"⚠ {warnings} warning{'s' * (warnings != 1)}"] if warnings else [])])
+    parts = [f"✗ {errors} error{'s' * (errors != 1)}"] if errors else []
+    return ", ".join([*parts, *([f"⚠ {warnings} warning{'s' * (warnings != 1)}"] if warnings else [])])
 
 
 def _list_problems(problems: Sequence[Diagnostic]) -> Markup:
@@ -187,22 +191,27 @@ def _list_problems(problems: Sequence[Diagnostic]) -> Markup:
 
 
 def _draw_picture(picture: Picture) -> Markup:
-    shown = close_containers(picture, OPEN_NODES)
-    if len(shown.nodes) > _MAX_DRAWN:
-        told: Child = note(f"{len(shown.nodes):,} nodes are too many for this page; `flowengine graph` draws them.")
+    visible = close_containers(picture, OPEN_NODES)
+    if len(visible.nodes) > _MAX_DRAWN:
+        content: Child = note(
+            f"{len(visible.nodes):,} nodes are too many for this page; `flowengine graph` draws them."
+        )
     else:
-        legend = legend_markup({node.kind for node in shown.nodes}, is_run=False)
-        told = [element("div", graph_markup(shown), class_="picture"), legend]
-    return element("section", element("h2", "Picture"), told)
+        legend = legend_markup({node.kind for node in visible.nodes}, is_run=False)
+        content = [element("div", graph_markup(visible), class_="picture"), legend]
+    return element("section", element("h2", "Picture"), content)
 
 
 def _format_source(source: str, problems: Sequence[Diagnostic]) -> Markup:
     """The text with a mark below each line that something is wrong with."""
-    found: dict[int, list[Diagnostic]] = {}
+    problems_by_line: dict[int, list[Diagnostic]] = {}
     for each in problems:
         if each.line is not None:
-            found.setdefault(each.line, []).append(each)
-    lines = [_format_line(text, found.get(number, ()), number) for number, text in enumerate(source.split("\n"), 1)]
+            problems_by_line.setdefault(each.line, []).append(each)
+    lines = [
+        _format_line(text, problems_by_line.get(number, ()), number)
+        for number, text in enumerate(source.split("\n"), 1)
+    ]
     return element("pre", lines, class_="source", tabindex=0)
 
 

@@ -91,42 +91,46 @@ def simple_properties(schema: Mapping[str, Any]) -> Mapping[str, Mapping[str, An
     properties = schema.get("properties")
     if schema.get("type", "object") != "object" or not isinstance(properties, Mapping):
         return None
-    found = cast("Mapping[str, Any]", properties)
-    for each in found.values():
+    schemas = cast("Mapping[str, Any]", properties)
+    for each in schemas.values():
         if not isinstance(each, Mapping):
             return None
         kind = cast("Mapping[str, Any]", each).get("type", "string")
         if kind not in ("string", "number", "integer", "boolean"):
             return None
-    return found
+    return schemas
 
 
 def _make_field(name: str, schema: Mapping[str, Any], option: str, *, is_required: bool) -> Markup:
     hint = element("small", schema["description"]) if schema.get("description") else None
     kind, default = schema.get("type", "string"), schema.get("default")
-    said: dict[str, Any] = {"name": _PREFIX + name, "required": is_required}
+    attributes: dict[str, Any] = {"name": _PREFIX + name, "required": is_required}
     if option:
-        said |= {"data_option": option, "data_kind": "text"}
+        attributes |= {"data_option": option, "data_kind": "text"}
     if schema.get("enum"):
-        chosen: list[Child] = [
+        options: list[Child] = [
             element("option", _to_text(each), value=_to_text(each), selected=each == default) for each in schema["enum"]
         ]
         return make_label(
-            name, element("select", None if is_required else element("option", "", value=""), chosen, **said), hint
+            name,
+            element("select", None if is_required else element("option", "", value=""), options, **attributes),
+            hint,
         )
     if kind == "boolean":
         words = {"data_option": f"{option}true", "data_kind": "switch"} if option else {}
         box = element("input", type="checkbox", name=_PREFIX + name, value="true", checked=default is True, **words)
         return element("label", box, " ", name, hint, class_="check")
-    given = "" if default is None else _to_text(default)
+    text = "" if default is None else _to_text(default)
     if kind == "string" and schema.get("maxLength", 0) <= _LONG_TEXT:
         return make_label(
-            name, element("input", type="text", value=given, maxlength=schema.get("maxLength"), **said), hint
+            name, element("input", type="text", value=text, maxlength=schema.get("maxLength"), **attributes), hint
         )
     if kind == "string":
-        return make_label(name, element("textarea", given, rows=4, maxlength=schema.get("maxLength"), **said), hint)
+        return make_label(
+            name, element("textarea", text, rows=4, maxlength=schema.get("maxLength"), **attributes), hint
+        )
     bounds = {"min": schema.get("minimum"), "max": schema.get("maximum"), "step": "1" if kind == "integer" else "any"}
-    return make_label(name, element("input", type="number", value=given, **bounds, **said), hint)
+    return make_label(name, element("input", type="number", value=text, **bounds, **attributes), hint)
 
 
 def _to_text(value: Any) -> str:
@@ -135,26 +139,26 @@ def _to_text(value: Any) -> str:
 
 def _read_properties(properties: Mapping[str, Mapping[str, Any]], fields: Mapping[str, str]) -> list[tuple[str, Any]]:
     """Property → value; what was left empty is left out, also where it has to be there: it was not said."""
-    found: list[tuple[str, Any]] = []
+    pairs: list[tuple[str, Any]] = []
     for name, schema in properties.items():
-        kind, said = schema.get("type", "string"), fields.get(_PREFIX + name, "")
+        kind, text = schema.get("type", "string"), fields.get(_PREFIX + name, "")
         if schema.get("enum"):
-            found += [(name, next((each for each in schema["enum"] if _to_text(each) == said), said))] if said else []
+            pairs += [(name, next((each for each in schema["enum"] if _to_text(each) == text), text))] if text else []
         elif kind == "boolean":
-            found.append((name, said == "true"))
-        elif said:
-            found.append((name, said if kind == "string" else _parse_number(name, said, kind)))
-    return found
+            pairs.append((name, text == "true"))
+        elif text:
+            pairs.append((name, text if kind == "string" else _parse_number(name, text, kind)))
+    return pairs
 
 
-def _parse_number(name: str, said: str, kind: str) -> float | int:
+def _parse_number(name: str, text: str, kind: str) -> float | int:
     try:
-        found = int(said) if kind == "integer" else float(said)
+        number = int(text) if kind == "integer" else float(text)
     except ValueError:
-        found = inf
-    if isinstance(found, int) or isfinite(found):
-        return found
-    raise ValueError(f"'{name}' takes {'a whole number' if kind == 'integer' else 'a number'}, found '{said:.40}'")
+        number = inf
+    if isinstance(number, int) or isfinite(number):
+        return number
+    raise ValueError(f"'{name}' takes {'a whole number' if kind == 'integer' else 'a number'}, found '{text:.40}'")
 
 
 def _parse_json(text: str) -> Any:
@@ -178,7 +182,7 @@ class FormAnswer(NamedTuple):
 def approval_form(
     run_id: str,
     node: str,
-    asked: ApprovalRequested,
+    question: ApprovalRequested,
     acting: Acting,
     *,
     about: Child = None,
@@ -189,17 +193,17 @@ def approval_form(
     That of a tool's call begins with the model's arguments; what is changed in it is accepted as it then is. `about`:
     what the question is about; `ways`: choice → the node that it leads to.
     """
-    command = shlex.join(["flowengine", "approve", run_id, node, "--choice", *asked.choices[:1]])
+    command = shlex.join(["flowengine", "approve", run_id, node, "--choice", *question.choices[:1]])
     return section(
         "Your answer is waited for",
-        element("div", asked.message, class_="message", data_markdown=True),
+        element("div", question.message, class_="message", data_markdown=True),
         element("div", about, class_="about-it") if about else None,
-        _make_countdown(asked),
+        _make_countdown(question),
         form(
             approve_url(run_id, node),
             acting,
-            answer_fields(asked),
-            element("ul", [_make_choice(asked, each, ways or {}) for each in asked.choices], class_="choices"),
+            answer_fields(question),
+            element("ul", [_make_choice(question, each, ways or {}) for each in question.choices], class_="choices"),
             class_="asks",
         ),
         fold("On the command line", element("pre", command)),
@@ -207,55 +211,57 @@ def approval_form(
     )
 
 
-def _make_choice(asked: ApprovalRequested, choice: str, ways: Mapping[str, str]) -> Markup:
+def _make_choice(question: ApprovalRequested, choice: str, ways: Mapping[str, str]) -> Markup:
     """A button with what the choice means, and where it leads."""
-    takes_form = _takes_form(asked, choice)
-    told = [asked.describe.get(choice, ""), f"→ {ways[choice]}" if choice in ways else ""]
+    takes_form = _takes_form(question, choice)
+    remarks = [question.describe.get(choice, ""), f"→ {ways[choice]}" if choice in ways else ""]
     button = element(
         "button",
         choice,
         type="submit",
         name="choice",
         value=choice,
-        class_="primary" if choice == asked.choices[0] else None,
-        formnovalidate=bool(asked.form or asked.tool) and not takes_form and choice != ACCEPT,
-        data_form=True if takes_form and asked.form_for else None,
+        class_="primary" if choice == question.choices[0] else None,
+        formnovalidate=bool(question.form or question.tool) and not takes_form and choice != ACCEPT,
+        data_form=True if takes_form and question.form_for else None,
     )
-    return element("li", button, element("small", " ".join(filter(None, told))) if any(told) else None)
+    return element("li", button, element("small", " ".join(filter(None, remarks))) if any(remarks) else None)
 
 
-def _takes_form(asked: ApprovalRequested, choice: str) -> bool:
+def _takes_form(question: ApprovalRequested, choice: str) -> bool:
     """Tells whether the question's form is filled in with a choice; the arguments of a call are none."""
-    return bool(asked.form) and not asked.tool and (choice in asked.form_for or not asked.form_for)
+    return bool(question.form) and not question.tool and (choice in question.form_for or not question.form_for)
 
 
-def _make_countdown(asked: ApprovalRequested) -> Markup | None:
+def _make_countdown(question: ApprovalRequested) -> Markup | None:
     """Makes the countdown to the question's expiry, which the script updates, and the default choice."""
-    if asked.expires is None:
+    if question.expires is None:
         return None
-    then = [" Then ", element("strong", asked.on_expire), " counts."] if asked.on_expire else []
-    left = element("span", class_="left", data_until=asked.expires)
-    return note("The question expires at ", clock(asked.expires), left, ".", *then)
+    then = [" Then ", element("strong", question.on_expire), " counts."] if question.on_expire else []
+    countdown = element("span", class_="left", data_until=question.expires)
+    return note("The question expires at ", clock(question.expires), countdown, ".", *then)
 
 
-def answer_fields(asked: ApprovalRequested, *, has_arguments: bool = True, choice: str | None = None) -> list[Markup]:
+def answer_fields(
+    question: ApprovalRequested, *, has_arguments: bool = True, choice: str | None = None
+) -> list[Markup]:
     """Makes the fields beside the choice; `has_arguments`: also a call's arguments.
 
     `choice`: the only one that can be made.
     """
-    fields = fields_for(asked.form, "Answer, as JSON") if asked.form and not asked.tool else []
-    if asked.tool and has_arguments:
-        fields = _argument_fields(asked)
-    if asked.form_for and not asked.tool:
-        goes_with = " or ".join(asked.form_for)
+    fields = fields_for(question.form, "Answer, as JSON") if question.form and not question.tool else []
+    if question.tool and has_arguments:
+        fields = _argument_fields(question)
+    if question.form_for and not question.tool:
+        goes_with = " or ".join(question.form_for)
         legend = element("legend", f"To be filled in for {goes_with}")
-        fields = [] if choice is not None and choice not in asked.form_for else [
+        fields = [] if choice is not None and choice not in question.form_for else [
             element("fieldset", legend, fields, data_form_for=True)
         ]  # fmt: skip
     return [*fields, make_label("Comment", element("textarea", name="comment", rows=2))]
 
 
-def answer_of(asked: ApprovalRequested, fields: Mapping[str, str]) -> FormAnswer:
+def answer_of(question: ApprovalRequested, fields: Mapping[str, str]) -> FormAnswer:
     """The answer in the form's fields as they were posted; `ValueError` says what is wrong with them.
 
     >>> form = {"type": "object", "properties": {"amount": {"type": "number"}}}
@@ -264,17 +270,17 @@ def answer_of(asked: ApprovalRequested, fields: Mapping[str, str]) -> FormAnswer
     FormAnswer(choice='yes', comment='', form={'amount': 12.5})
     """
     choice = fields.get("choice", "")
-    if choice not in asked.choices:
-        raise ValueError(f"choose one of {', '.join(asked.choices)}")
+    if choice not in question.choices:
+        raise ValueError(f"choose one of {', '.join(question.choices)}")
     comment = fields.get("comment", "").strip()
-    if asked.tool:
-        said = "" if choice == REFUSE else fields.get("form", "").strip()
-        return FormAnswer(choice, comment, _parse_json(said) if said else None)
-    return FormAnswer(choice, comment, said_in(asked.form or {}, fields) if _takes_form(asked, choice) else None)
+    if question.tool:
+        text = "" if choice == REFUSE else fields.get("form", "").strip()
+        return FormAnswer(choice, comment, _parse_json(text) if text else None)
+    return FormAnswer(choice, comment, said_in(question.form or {}, fields) if _takes_form(question, choice) else None)
 
 
-def _argument_fields(asked: ApprovalRequested) -> list[Markup]:
-    text = json.dumps(asked.arguments, ensure_ascii=False, indent=2, default=str)
-    hint = element("small", json.dumps(asked.form, ensure_ascii=False, default=str))
+def _argument_fields(question: ApprovalRequested) -> list[Markup]:
+    text = json.dumps(question.arguments, ensure_ascii=False, indent=2, default=str)
+    hint = element("small", json.dumps(question.form, ensure_ascii=False, default=str))
     area = element("textarea", text, name="form", rows=min(text.count("\n") + 2, 20))
-    return [make_label(f"Arguments of {asked.tool}", area, fold("What it takes", hint))]
+    return [make_label(f"Arguments of {question.tool}", area, fold("What it takes", hint))]

@@ -60,31 +60,31 @@ _BAR: Final = 8.0
 def graph_markup(
     picture: Picture,
     *,
-    drawn: Picture | None = None,
+    first_view: Picture | None = None,
     is_live: bool = False,
     is_large: bool = False,
 ) -> Markup:
     """The picture as an SVG element with the id `graph`. Nodes and edges carry their numbers in it.
 
-    `drawn`: the same picture with some containers closed, as it is shown at first; the rest is there, not displayed.
+    `first_view`: the same picture with some containers closed, as shown at first; the rest is there, not displayed.
     `is_live`: it is repainted, and its nodes can be chosen. `is_large`: of the rest there is one box of each kind, as a
     pattern for our script.
     """
-    first = drawn or picture
+    first = first_view or picture
     compact = len(first.nodes) > COMPACT
     placed = arrange(first, lambda node: _measure_node(node, compact))
     drawing = _Drawing(picture, first, placed, compact, is_live, is_large)
     return Markup(whole("\n".join([*drawing.lines(), *(drawing.patterns() if is_large else ())])))
 
 
-def graph_data(picture: Picture, drawn: Picture, *, is_large: bool = False) -> dict[str, Any]:
+def graph_data(picture: Picture, first_view: Picture, *, is_large: bool = False) -> dict[str, Any]:
     """Returns the data for folding containers in the script: folded ones, text sizes, and shapes."""
     numbers = {node.id: number for number, node in enumerate(picture.nodes)}
     containers = {node.parent for node in picture.nodes if node.parent is not None}
-    compact = len(drawn.nodes) > COMPACT
+    compact = len(first_view.nodes) > COMPACT
     if compact and not containers:
         return {"edges": [], "shut": [], "sizes": [], "shapes": {}}
-    closed = containers if is_large else {node.id for node in drawn.nodes if node.hidden}
+    closed = containers if is_large else {node.id for node in first_view.nodes if node.hidden}
     return {
         "edges": [[numbers[edge.source], numbers[edge.target], list(edge.labels)] for edge in picture.edges],
         "shut": sorted(numbers[each] for each in closed if each in containers),
@@ -245,8 +245,8 @@ def detail(node: PictureNode) -> str:
     """The last line: what went wrong, else where it led and what it cost."""
     if node.error:
         return cut(node.error, MAX_NAME)
-    said = [f"→ {node.route}"] if node.route else []
-    return cut(" · ".join([*said, spending(node)] if node.calls else said), MAX_DETAIL)
+    parts = [f"→ {node.route}"] if node.route else []
+    return cut(" · ".join([*parts, spending(node)] if node.calls else parts), MAX_DETAIL)
 
 
 def _count_lines(node: PictureNode) -> int:
@@ -276,8 +276,8 @@ _EDGES: Final[Mapping[str, str]] = {
 
 def legend_markup(kinds: Collection[str], *, is_run: bool = True) -> Markup:
     """Makes the legend of icons, colours and lines, closed at first. `kinds`: those in the picture."""
-    found = [_explain(_swatch(sign_svg(kind, 12, 12)), kind) for kind in known_kinds(kinds)]
-    parts = [element("h4", "Kinds"), element("ul", found)]
+    items = [_explain(_swatch(sign_svg(kind, 12, 12)), kind) for kind in known_kinds(kinds)]
+    parts = [element("h4", "Kinds"), element("ul", items)]
     if is_run:
         looks = [
             _explain(_swatch('<path d="M3 4h18v16H3z"/>', f"node s-{status}"), f"{look.glyph} {look.word}")
@@ -293,9 +293,9 @@ def legend_markup(kinds: Collection[str], *, is_run: bool = True) -> Markup:
     return element("details", element("summary", "Legend"), element("div", parts), class_="legend")
 
 
-def _swatch(drawn: str, class_: str = "") -> Markup:
+def _swatch(drawing: str, class_: str = "") -> Markup:
     name = f' class="{class_}"' if class_ else ""
-    return Markup(f'<svg class="graph swatch" width="24" height="24" aria-hidden="true"><g{name}>{drawn}</g></svg>')
+    return Markup(f'<svg class="graph swatch" width="24" height="24" aria-hidden="true"><g{name}>{drawing}</g></svg>')
 
 
 def _explain(swatch: Markup, words: str) -> Markup:

@@ -79,8 +79,8 @@ def run_url(run_id: str, node: str | None = None, at: int | None = None) -> str:
 
 def place(node: str | None = None, at: int | None = None) -> str:
     """The part of a run's address behind the path: what our script opens the page at."""
-    known = {name: value for name, value in (("node", node), ("at", at)) if value is not None}
-    return f"#{urlencode(known, errors='replace', quote_via=quote)}" if known else ""
+    arguments = {name: value for name, value in (("node", node), ("at", at)) if value is not None}
+    return f"#{urlencode(arguments, errors='replace', quote_via=quote)}" if arguments else ""
 
 
 def bundle_url(run_id: str, node: str | None = None) -> str:
@@ -199,8 +199,8 @@ def element(tag: str, *children: Child, **attributes: str | float | bool | None)
     >>> element("p", "<script>", element("b", "ok"), class_="x", hidden=True)
     '<p class="x" hidden>&lt;script&gt;<b>ok</b></p>'
     """
-    said = "".join(_format_attribute(name, value) for name, value in attributes.items())
-    return Markup(f"<{tag}{said}>" if tag in _VOID else f"<{tag}{said}>{join(children)}</{tag}>")
+    attribute_text = "".join(_format_attribute(name, value) for name, value in attributes.items())
+    return Markup(f"<{tag}{attribute_text}>" if tag in _VOID else f"<{tag}{attribute_text}>{join(children)}</{tag}>")
 
 
 def join(children: Child) -> Markup:

@@ -41,8 +41,8 @@ def list_origins(run: Reading, about: RunAbout, *, links: bool) -> list[tuple[st
         )
 
     def names(run_ids: Sequence[str]) -> Child:
-        found = [[", " if at else "", name(each)] for at, each in enumerate(run_ids[:_MAX_LINKS])]
-        return [found, f" and {len(run_ids) - _MAX_LINKS} more" if len(run_ids) > _MAX_LINKS else None]
+        links = [[", " if at else "", name(each)] for at, each in enumerate(run_ids[:_MAX_LINKS])]
+        return [links, f" and {len(run_ids) - _MAX_LINKS} more" if len(run_ids) > _MAX_LINKS else None]
 
     forked = (
         [name(digest.forked, digest.forked_at), " at ", element("code", digest.forked_at)] if digest.forked else None
@@ -78,7 +78,7 @@ def notes_section(run: Reading, notes: RunNotes, acting: Acting | None) -> Marku
     """Makes the section with all notes, and the forms to add notes if allowed."""
     if not any(notes) and acting is None:
         return None
-    said = [_show_note(run, each, acting) for each in notes.notes]
+    comments = [_show_note(run, each, acting) for each in notes.notes]
     marks = [
         element("li", "marked ", element("span", each.name, class_="chip"), _by(each.by, each.at),
                 _take_back(run, acting, "unmark", each.name))
@@ -88,7 +88,7 @@ def notes_section(run: Reading, notes: RunNotes, acting: Acting | None) -> Marku
         element("li", element("span", f"{each.name} {each.value:g}", class_="chip score"), _by(each.by, each.at))
         for each in notes.scores
     ]
-    rows = [*marks, *scores, *said]
+    rows = [*marks, *scores, *comments]
     count = len(notes.notes) + len(notes.marks) + len(notes.scores)
     title: Child = ["Notes", f": {count}" if count else None, " ", chips(notes)]
     return fold(title, element("ul", rows, class_="notes") if rows else None, _make_forms(run, acting))

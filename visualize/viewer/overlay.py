@@ -32,7 +32,7 @@ def overlay_markup(a: Picture, b: Picture, differing: Mapping[str, str], most: i
     edges = {edge[:3]: edge for edge in (*one.edges, *other.edges) if edge.source in nodes and edge.target in nodes}
     picture = Picture(b.name, tuple(nodes.values()), tuple(edges.values()))
     sides = ({node.id: node for node in one.nodes}, {node.id: node for node in other.nodes})
-    taken = tuple({edge[:3] for edge in each.edges if edge.state == "taken"} for each in (one, other))
+    edge_sets = tuple({edge[:3] for edge in each.edges if edge.state == "taken"} for each in (one, other))
     texts = {name: _list_lines(node, [side.get(name) for side in sides]) for name, node in nodes.items()}
     placed = arrange(picture, lambda node: _measure(node, texts[node.id]))
     lines = [
@@ -51,7 +51,7 @@ def overlay_markup(a: Picture, b: Picture, differing: Mapping[str, str], most: i
 
     lines += [box(node) for node in picture.nodes if node.id in placed.frames]
     for edge, points in zip(picture.edges, placed.paths, strict=True):
-        lines += _draw_edge(edge, curve(points), points[-2:], tuple(edge[:3] in each for each in taken))
+        lines += _draw_edge(edge, curve(points), points[-2:], tuple(edge[:3] in each for each in edge_sets))
     lines += [box(node) for node in picture.nodes if node.id not in placed.frames]
     return Markup(whole("\n".join([*lines, "</svg>"])))
 
@@ -79,8 +79,8 @@ def _draw_node(node: PictureNode, box: Box, where: str, lines: Sequence[str], *,
 
 
 def _list_lines(node: PictureNode, sides: Sequence[PictureNode | None]) -> list[str]:
-    told = [_describe(name, each) for name, each in zip("AB", sides, strict=True)]
-    return [cut(node.name, _NAME), node.kind.replace("_", " "), *told]
+    states = [_describe(name, each) for name, each in zip("AB", sides, strict=True)]
+    return [cut(node.name, _NAME), node.kind.replace("_", " "), *states]
 
 
 _WHERE: Final = {(True, False): "only-a", (False, True): "only-b"}
@@ -102,10 +102,10 @@ def _describe(name: str, node: PictureNode | None) -> str:
 
 
 def _draw_edge(
-    edge: PictureEdge, path: str, ends: Sequence[tuple[float, float]], taken: Sequence[bool]
+    edge: PictureEdge, path: str, ends: Sequence[tuple[float, float]], is_taken: Sequence[bool]
 ) -> Iterator[str]:
     which = {(True, True): "both", (True, False): "only-a", (False, True): "only-b"}.get(
-        (taken[0], taken[1]), "neither"
+        (is_taken[0], is_taken[1]), "neither"
     )
     yield f'<path class="edge {which}" d="{path}" marker-end="url(#overlay-arrow)"/>'
     side = {"only-a": "A", "only-b": "B"}.get(which, "")

@@ -88,8 +88,8 @@ def _draw_icon(status: str) -> str:
     colour = "#7a8a94" if look is None else look.border
     shape = TAB_SHAPES.get(status, TAB_SHAPES[""])
     group = f"<g fill='{colour}' stroke='{colour}'>{shape}</g>"
-    drawn = f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'>{group}</svg>"
-    return f"data:image/svg+xml,{quote(drawn)}"
+    image = f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'>{group}</svg>"
+    return f"data:image/svg+xml,{quote(image)}"
 
 
 def page(title: str, *children: Child, class_: str = "", status: str = "") -> str:

@@ -74,12 +74,12 @@ def _describe_row(
     yield _make_head(row)
     yield action_section([*list_node_actions(run, row.id, acting)], run.run_id, row.id, acting)
     if row.status == "waiting" and acting is not None:
-        for path, asked in row.questions.items():
+        for path, question in row.questions.items():
             ways = {label: after for after, labels in edges_from(run.progress, row) for label in labels}
             about = [fold(["About: ", each.id], value(each.result.output), is_open=True)
                      for each in rows_before(run.progress, row)
                      if each.result is not None and each.result.output is not None]  # fmt: skip
-            yield approval_form(run.run_id, path, asked, acting, about=about[:_MAX_ABOUT], ways=ways)
+            yield approval_form(run.run_id, path, question, acting, about=about[:_MAX_ABOUT], ways=ways)
     failed = [(seq, event.error) for seq, event in part if isinstance(event, NodeFailed)]
     if row.error is not None:
         yield from [_make_error(error, seq) for seq, error in failed[-1:]]
@@ -90,9 +90,9 @@ def _describe_row(
         "output": [*_list_outputs(run, row, part, embeds), *_list_inside(run, row)],
         "definition": [definition_section(run, row.spot.site, links=embeds is None)],
     }
-    filled = {name: found for name, parts in panes.items() if (found := [each for each in parts if each])}
-    yield _make_tabs(filled) if filled else None
-    for name, parts in filled.items():
+    contents = {name: markups for name, parts in panes.items() if (markups := [each for each in parts if each])}
+    yield _make_tabs(contents) if contents else None
+    for name, parts in contents.items():
         yield element("div", parts, class_="pane", data_pane=name)
     for seq, error in failed[: -1 if row.error is not None else None]:
         yield _make_earlier_error(error, seq)
@@ -101,12 +101,12 @@ def _describe_row(
 _PANES: Final = {"all": "All", "input": "Input", "calls": "Calls", "output": "Output", "definition": "Definition"}
 
 
-def _make_tabs(filled: Collection[str]) -> Markup:
+def _make_tabs(names: Collection[str]) -> Markup:
     """One tab for each pane that has something in it; our script shows the chosen one, and remembers it."""
     tabs = [
         element("button", title, type="button", role="tab", data_open=name, aria_selected=str(name == "all").lower())
         for name, title in _PANES.items()
-        if name == "all" or name in filled
+        if name == "all" or name in names
     ]
     return element("div", tabs, role="tablist", class_="tabs panes", aria_label="Parts of the node")
 
@@ -138,7 +138,7 @@ def _list_records(
 
 
 def _make_head(row: NodeRow) -> Markup:
-    told: list[tuple[str, Child]] = [
+    rows: list[tuple[str, Child]] = [
         ("Kind", row.kind),
         ("Because", CAUSE_TEXTS[row.cause] if row.cause else None),
         ("Route", f"→ {row.result.route}" if row.result is not None and row.result.route is not None else None),
@@ -148,7 +148,7 @@ def _make_head(row: NodeRow) -> Markup:
         ("Attempts", str(row.retries + 1) if row.retries else None),
         *usage_facts(row.usage),
     ]
-    return join([element("h2", _make_path(row), badge(row.status)), facts(told)])
+    return join([element("h2", _make_path(row), badge(row.status)), facts(rows)])
 
 
 def _make_why(run: Reading, row: NodeRow) -> Markup | None:
@@ -221,18 +221,18 @@ def _make_output(output: Any, seq: int) -> Markup | None:
 
 
 def _make_routing(routing: RoutingResult, seq: int) -> Markup:
-    told: list[tuple[str, Child]] = [("Route", f"→ {routing.next_route}"), ("Confidence", meter(routing.confidence))]
-    return section("Routing", facts(told), value(routing.reasoning) if routing.reasoning else None, seq=seq)
+    rows: list[tuple[str, Child]] = [("Route", f"→ {routing.next_route}"), ("Confidence", meter(routing.confidence))]
+    return section("Routing", facts(rows), value(routing.reasoning) if routing.reasoning else None, seq=seq)
 
 
-def _make_evaluation(found: EvaluationResult, seq: int) -> Markup:
-    told: list[tuple[str, Child]] = [("Score", meter(found.score)), ("Verdict", _format_verdict(found.passed))]
-    criteria: list[tuple[str, Child]] = [(name, meter(score)) for name, score in found.criteria_scores.items()]
+def _make_evaluation(result: EvaluationResult, seq: int) -> Markup:
+    rows: list[tuple[str, Child]] = [("Score", meter(result.score)), ("Verdict", _format_verdict(result.passed))]
+    criteria: list[tuple[str, Child]] = [(name, meter(score)) for name, score in result.criteria_scores.items()]
     return section(
         "Evaluation",
-        facts([*told, *criteria]),
-        value(found.feedback) if found.feedback else None,
-        element("ul", [element("li", each) for each in found.suggestions]) if found.suggestions else None,
+        facts([*rows, *criteria]),
+        value(result.feedback) if result.feedback else None,
+        element("ul", [element("li", each) for each in result.suggestions]) if result.suggestions else None,
         seq=seq,
     )
 
@@ -274,10 +274,10 @@ def _describe_site(run: Reading, site: str) -> Iterator[Markup]:
 
 def _list_times(run: Reading, rows: Sequence[NodeRow], prefix: int) -> Markup:
     """A table of rows: those that did not succeed first where there are too many to list."""
-    listed = rows
+    selection = rows
     if len(rows) > _MAX_LISTED:
-        chosen = {row.id for row in sorted(rows, key=lambda row: row.status in ("succeeded", "skipped"))[:_MAX_LISTED]}
-        listed = [row for row in rows if row.id in chosen]
+        ids = {row.id for row in sorted(rows, key=lambda row: row.status in ("succeeded", "skipped"))[:_MAX_LISTED]}
+        selection = [row for row in rows if row.id in ids]
     cells = [
         [
             link(row.id, row.id[prefix:].lstrip(".")),
@@ -286,16 +286,16 @@ def _list_times(run: Reading, rows: Sequence[NodeRow], prefix: int) -> Markup:
             format_cost(row.usage) if row.usage.calls else "",
             _make_gist(row),
         ]
-        for row in listed
+        for row in selection
     ]
-    more = len(rows) - len(listed)
+    more = len(rows) - len(selection)
     return join(
         [
             table(
                 ["Node", "Status", "Took", "Cost", "Result"],
                 cells,
                 numbers=(2, 3),
-                seqs=[run.end_position(row.id) for row in listed],
+                seqs=[run.end_position(row.id) for row in selection],
                 class_="times",
             ),
             note(f"And {more:,} more: choose one in the timeline.") if more else None,

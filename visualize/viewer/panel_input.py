@@ -39,8 +39,8 @@ def list_inputs(run: Reading, row: NodeRow) -> Iterator[InputPart]:
     """Lists a node's inputs: arguments, item or round, predecessors' results, and state."""
     for seq, event in run.part(row.id):
         if isinstance(event, NodeRecorded) and isinstance(event.record, Received):
-            given = {name: parse_excerpt(text) for name, text in event.record.values.items()}
-            yield InputPart(_HANDED, given, seq)
+            values = {name: parse_excerpt(text) for name, text in event.record.values.items()}
+            yield InputPart(_HANDED, values, seq)
     yield from _list_unit(run, row)
     before = rows_before(run.progress, row)
     for each in before[:_MAX_BEFORE]:
@@ -51,9 +51,9 @@ def list_inputs(run: Reading, row: NodeRow) -> Iterator[InputPart]:
     started = run.progress.started
     if not before and row.spot.container is None and started is not None and started.inputs:
         yield InputPart("Inputs of the run", started.inputs)
-    seen = run.states.read_seen(row.id)
-    if seen:
-        yield InputPart(_SEEN, seen)
+    state = run.states.read_seen(row.id)
+    if state:
+        yield InputPart(_SEEN, state)
 
 
 _HANDED: Final = "Handed to it"
@@ -108,10 +108,10 @@ def definition_section(run: Reading, row_site: str, *, links: bool) -> Markup | 
     started = run.progress.started
     if started is None or not started.source:
         return None
-    found = find_definition(started.source, row_site.split("."))
-    if found is None:
+    definition = find_definition(started.source, row_site.split("."))
+    if definition is None:
         return None
-    first, lines = found
+    first, lines = definition
     file = f"{started.path or started.flow}:{first}"
-    told = element("a", file, href=f"{flow_url(started.flow)}#L{first}") if links else element("code", file)
-    return section("Definition", note("As the run had it, from ", told), value("\n".join(lines), is_source=True))
+    source = element("a", file, href=f"{flow_url(started.flow)}#L{first}") if links else element("code", file)
+    return section("Definition", note("As the run had it, from ", source), value("\n".join(lines), is_source=True))

@@ -64,7 +64,7 @@ def meter(score: float | None) -> Markup | None:
 
 
 def _make_model_call(call: ModelCall, seq: int) -> Markup:
-    told: list[tuple[str, Child]] = [
+    rows: list[tuple[str, Child]] = [
         ("Model", f"{call.model} ({call.provider})" if call.provider else call.model),
         ("Took", took(call.seconds)),
         ("Tokens", _format_tokens(call)),
@@ -76,14 +76,16 @@ def _make_model_call(call: ModelCall, seq: int) -> Markup:
     waits = [element("li", each) for each in explain_waits(call)]
     is_text = call.content or not (call.tool_calls or call.vectors)
     answer = [value(call.content)] if is_text else []
-    asked = [fold(f"Asks for {_name_of(each)}", value(_arguments_of(each)), is_open=True) for each in call.tool_calls]
+    requests = [
+        fold(f"Asks for {_name_of(each)}", value(_arguments_of(each)), is_open=True) for each in call.tool_calls
+    ]
     return section(
         f"Model call: {call.purpose}",
-        facts(told),
+        facts(rows),
         element("ul", waits, class_="waits") if waits else None,
         note(call.error, kind="bad") if call.error else None,
         fold(f"Prompt, {len(call.messages)} parts", [_make_message(each) for each in call.messages]),
-        None if call.error or call.vectors else fold("Answer", answer, asked, is_open=True),
+        None if call.error or call.vectors else fold("Answer", answer, requests, is_open=True),
         fold("Request", value(call.request)) if call.request else None,
         seq=seq,
         class_="call",
@@ -94,45 +96,45 @@ def _format_tokens(call: ModelCall) -> str:
     if call.prompt_tokens is None and call.completion_tokens is None:
         return "unknown"
     cached = f"{call.cached_tokens:,} cached" if call.cached_tokens else ""
-    written = f"{call.cache_write_tokens:,} written to the cache" if call.cache_write_tokens else ""
-    of_prompt = ", ".join(filter(None, (cached, written)))
+    cache_writes = f"{call.cache_write_tokens:,} written to the cache" if call.cache_write_tokens else ""
+    of_prompt = ", ".join(filter(None, (cached, cache_writes)))
     of_answer = f"{call.reasoning_tokens:,} reasoning" if call.reasoning_tokens else ""
-    shown = [f" ({each})" if each else "" for each in (of_prompt, of_answer)]
-    return f"{call.prompt_tokens or 0:,} in{shown[0]}, {call.completion_tokens or 0:,} out{shown[1]}"
+    remarks = [f" ({each})" if each else "" for each in (of_prompt, of_answer)]
+    return f"{call.prompt_tokens or 0:,} in{remarks[0]}, {call.completion_tokens or 0:,} out{remarks[1]}"
 
 
 def _make_message(message: Mapping[str, Any]) -> Markup:
     """One part of a prompt: its role, and its text or the calls that it asks for."""
     content = message.get("content")
-    asked = message.get("tool_calls")
+    calls = message.get("tool_calls")
     return element(
         "div",
         element("h4", str(message.get("role", "?")), class_="role"),
-        value(content) if content or not asked else None,
-        _list_asked(asked) if asked else None,
+        value(content) if content or not calls else None,
+        _list_requests(calls) if calls else None,
         class_="message",
     )
 
 
-def _name_of(asked: Mapping[str, Any]) -> str:
-    function = asked.get("function")
+def _name_of(call: Mapping[str, Any]) -> str:
+    function = call.get("function")
     name = function.get("name") if isinstance(function, Mapping) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType] - a model's text
-    return str(name or asked.get("name") or "a tool")  # pyright: ignore[reportUnknownArgumentType] - as above
+    return str(name or call.get("name") or "a tool")  # pyright: ignore[reportUnknownArgumentType] - as above
 
 
-def _list_asked(asked: Any) -> Child:
+def _list_requests(requests: Any) -> Child:
     """The calls that a message asks for, each with its arguments."""
-    calls = cast("Sequence[Any]", asked) if isinstance(asked, list | tuple) else ()
+    calls = cast("Sequence[Any]", requests) if isinstance(requests, list | tuple) else ()
     if not calls or not all(isinstance(each, Mapping) for each in calls):
-        return value(asked)
+        return value(requests)
     return [fold(f"Asks for {_name_of(each)}", value(_arguments_of(each)), is_open=True) for each in calls]
 
 
-def _arguments_of(asked: Mapping[str, Any]) -> Any:
+def _arguments_of(call: Mapping[str, Any]) -> Any:
     """The arguments as the tool would get them; as text where they are no JSON."""
-    function = asked.get("function")
-    given = cast("Mapping[str, Any]", function).get("arguments") if isinstance(function, Mapping) else None
-    return asked.get("arguments", asked) if given is None else parse_text(given)
+    function = call.get("function")
+    arguments = cast("Mapping[str, Any]", function).get("arguments") if isinstance(function, Mapping) else None
+    return call.get("arguments", call) if arguments is None else parse_text(arguments)
 
 
 def parse_text(text: Any) -> Any:
@@ -155,8 +157,8 @@ _COLUMNS: Final = ("source", "label", "tokens", "state", "why")
 
 def _make_receipt(receipt: Receipt, seq: int) -> Markup:
     """Makes the table of the prompt's contents: one row per fragment."""
-    found = dict.fromkeys(key for row in receipt.fragments for key in row if key != "estimated")
-    names = [each for each in _COLUMNS if each in found] + [each for each in found if each not in _COLUMNS]
+    columns = dict.fromkeys(key for row in receipt.fragments for key in row if key != "estimated")
+    names = [each for each in _COLUMNS if each in columns] + [each for each in columns if each not in _COLUMNS]
     about = {"tokens": "~"}
     rows = [
         [(about.get(name, "") if row.get("estimated") else "") + _make_cell(row.get(name)) for name in names]
@@ -167,17 +169,17 @@ def _make_receipt(receipt: Receipt, seq: int) -> Markup:
     return section(f"Context receipt{budget}", table(names, rows, numbers=numbers), seq=seq)
 
 
-def _make_context(brought: ContextGathered, seq: int) -> Markup:
+def _make_context(context: ContextGathered, seq: int) -> Markup:
     """The fragments as the providers gave them, before anything was shortened."""
     parts = [
         fold(" · ".join(str(row[name]) for name in ("source", "label") if row.get(name)), value(row.get("text", row)))
-        for row in brought.fragments
+        for row in context.fragments
     ]
     return section(f"Brought by context providers: {len(parts)}", parts, seq=seq)
 
 
-def _make_cell(found: Any) -> str:
-    return "" if found is None else f"{found:,}" if isinstance(found, int) else format_value(found)
+def _make_cell(content: Any) -> str:
+    return "" if content is None else f"{content:,}" if isinstance(content, int) else format_value(content)
 
 
 def _make_reuse(reused: Reused, seq: int) -> Markup:
@@ -196,9 +198,9 @@ def _make_described(record: Any, seq: int) -> Markup:
     bodies = [
         fold(title, value(parse_text(body)), is_open=True) if title else value(body) for title, body in text.bodies
     ]
-    told = facts(text.facts) if text.facts else None
+    rows = facts(text.facts) if text.facts else None
     classes = ["call"] * isinstance(record, ToolCall) + ["bad"] * text.is_bad
-    return section(text.title, told, bodies, seq=seq, class_=" ".join(classes))
+    return section(text.title, rows, bodies, seq=seq, class_=" ".join(classes))
 
 
 _SECTIONS: Final[Mapping[str, Callable[[Any, int], Markup | None]]] = {

@@ -118,10 +118,10 @@ def usage_facts(usage: UsageTotals) -> list[tuple[str, Child]]:
 
 def facts(rows: Iterable[tuple[str, Child]]) -> Markup:
     """Names and values; what is empty is left out."""
-    told = [(name, join(child)) for name, child in rows]
+    contents = [(name, join(child)) for name, child in rows]
     return element(
         "dl",
-        [element("div", element("dt", name), element("dd", child)) for name, child in told if child],
+        [element("div", element("dt", name), element("dd", child)) for name, child in contents if child],
         class_="facts",
     )
 
@@ -140,14 +140,14 @@ def note(*children: Child, kind: str = "") -> Markup:
     return element("p", *children, class_=f"note {kind}".strip())
 
 
-def value(found: Any, *, class_: str = "", is_source: bool = False) -> Markup:
+def value(data: Any, *, class_: str = "", is_source: bool = False) -> Markup:
     """A value as it is; a very long one is cut, and says so. `is_source`: a text for programs, which is no Markdown."""
-    text = format_value(found)
+    text = format_value(data)
     cut = len(text) > _MAX_TEXT
     block = element("pre", text[:_MAX_TEXT] if cut else text, class_=class_ or None, tabindex="0")
-    left = note(f"The first {_MAX_TEXT:,} of {len(text):,} characters; `runs show --json` has all.") if cut else None
-    kind = "source" if is_source else "text" if isinstance(found, str) or cut else "json"
-    return element("div", block, left, class_="value", data_value=kind)
+    remark = note(f"The first {_MAX_TEXT:,} of {len(text):,} characters; `runs show --json` has all.") if cut else None
+    kind = "source" if is_source else "text" if isinstance(data, str) or cut else "json"
+    return element("div", block, remark, class_="value", data_value=kind)
 
 
 def table(
@@ -191,13 +191,13 @@ def files_section(
     run_id: str, files: Iterable[FileValue], seq: int | None = None, *, embeds: Embedded | None
 ) -> Markup | None:
     """A section that lists files; None where there are none. `embeds`: of an exported page; None: there is a server."""
-    found = unique_files(files)
-    if not found:
+    unique = unique_files(files)
+    if not unique:
         return None
-    items = [element("li", _show(run_id, each, embeds), class_="file") for each in found[:_MAX_LISTED]]
-    more = len(found) - len(items)
-    left = note(f"And {more:,} more.") if more else None
-    return section("Files", element("ul", items, class_="files"), left, seq=seq)
+    items = [element("li", _show(run_id, each, embeds), class_="file") for each in unique[:_MAX_LISTED]]
+    more = len(unique) - len(items)
+    remark = note(f"And {more:,} more.") if more else None
+    return section("Files", element("ul", items, class_="files"), remark, seq=seq)
 
 
 def unique_files(files: Iterable[FileValue]) -> list[FileValue]:
@@ -230,24 +230,24 @@ class Embedded:
     def __init__(self, read: Callable[[str], bytes] | None = None) -> None:
         """`read`: the content of a hash; None: no content is to be had, or none is to be shown."""
         self._read = read
-        self._left = _MAX_PAGE
-        self._made: dict[str, str] = {}
+        self._free_bytes = _MAX_PAGE
+        self._addresses: dict[str, str] = {}
 
     def address(self, file: FileValue) -> str | None:
         """An address that holds the file, which is an image or something to download; None where it is left out."""
-        known = self._made.get(file.blob)
-        if known is not None or self._read is None or file.size > min(_MAX_FILE, self._left):
-            return known
+        address = self._addresses.get(file.blob)
+        if address is not None or self._read is None or file.size > min(_MAX_FILE, self._free_bytes):
+            return address
         try:
             content = self._read(file.blob)
         except JournalError:
             return None
         if len(content) > _MAX_FILE:
             return None
-        self._left -= len(content)
+        self._free_bytes -= len(content)
         media_type = file.media_type if file.media_type in SHOWN_IMAGES else OTHER
-        made = self._made[file.blob] = f"data:{media_type};base64,{b64encode(content).decode()}"
-        return made
+        data_address = self._addresses[file.blob] = f"data:{media_type};base64,{b64encode(content).decode()}"
+        return data_address
 
 
 def _show(run_id: str, file: FileValue, embeds: Embedded | None) -> Markup:
@@ -255,14 +255,14 @@ def _show(run_id: str, file: FileValue, embeds: Embedded | None) -> Markup:
     name = element("bdi", file.name)
     if embeds is None:
         address = file_url(run_id, file.blob)
-        shown = _image(address, file) if file.media_type in SHOWN_IMAGES else None
-        link = element("a", name, href=address, download=True if shown is None else None)
-        return join([shown, element("div", link, " ", element("span", about, class_="about"))])
+        image = _image(address, file) if file.media_type in SHOWN_IMAGES else None
+        link = element("a", name, href=address, download=True if image is None else None)
+        return join([image, element("div", link, " ", element("span", about, class_="about"))])
     address = embeds.address(file)
-    left = " (left out of this page)" if address is None else ""
-    shown = None if address is None or file.media_type not in SHOWN_IMAGES else _image(address, file)
-    link = name if address is None or shown else element("a", name, href=address, download=clean_name(file.name))
-    return join([shown, element("div", link, " ", element("span", f"{about}{left}", class_="about"))])
+    remark = " (left out of this page)" if address is None else ""
+    image = None if address is None or file.media_type not in SHOWN_IMAGES else _image(address, file)
+    link = name if address is None or image else element("a", name, href=address, download=clean_name(file.name))
+    return join([image, element("div", link, " ", element("span", f"{about}{remark}", class_="about"))])
 
 
 def _image(address: str, file: FileValue) -> Markup:

@@ -83,15 +83,15 @@ OPTION_LABELS: Final[Mapping[str, str]] = {
 def playground_page(shown_page: PlaygroundPage, acting: Acting, once: str) -> str:
     """The page; its form posts to its own address, with `do` = `ask` or `keep`."""
     it = shown_page
-    chosen = next((each for each in it.tries if each.is_chosen), None)
+    choice = next((each for each in it.tries if each.is_chosen), None)
     head = element("p", element("a", f"{it.node} of run {it.run_id}", href=run_url(it.run_id, it.node)), class_="note")
     main = element(
         "main",
         element("h1", "Playground"),
         head,
         note(it.problem, kind="bad") if it.problem else None,
-        _make_answers(it, chosen) if chosen is not None else None,
-        element("div", _make_recorded(it, is_answered=chosen is not None), _make_form(it, acting, once), class_="two"),
+        _make_answers(it, choice) if choice is not None else None,
+        element("div", _make_recorded(it, is_answered=choice is not None), _make_form(it, acting, once), class_="two"),
         _list_tries(it) if it.tries else None,
         class_="wide playground",
     )
@@ -100,38 +100,38 @@ def playground_page(shown_page: PlaygroundPage, acting: Acting, once: str) -> st
 
 def answer_text(call: ModelCall) -> str:
     """Formats a model's answer, and the tools that it called."""
-    asked = [format_value(each) for each in call.tool_calls]
-    return "\n".join([*([call.content] if call.content or not asked else []), *asked])
+    calls = [format_value(each) for each in call.tool_calls]
+    return "\n".join([*([call.content] if call.content or not calls else []), *calls])
 
 
 def _call_facts(call: ModelCall, score: float | None) -> Markup:
-    known = call.prompt_tokens is not None or call.completion_tokens is not None
-    told: list[tuple[str, Child]] = [
+    has_tokens = call.prompt_tokens is not None or call.completion_tokens is not None
+    rows: list[tuple[str, Child]] = [
         ("Model", call.model),
         ("Took", took(call.seconds)),
-        ("Tokens", f"{call.prompt_tokens or 0:,} in, {call.completion_tokens or 0:,} out" if known else "unknown"),
+        ("Tokens", f"{call.prompt_tokens or 0:,} in, {call.completion_tokens or 0:,} out" if has_tokens else "unknown"),
         ("Cost", "unknown" if call.cost_usd is None else cost_text(call.cost_usd)),
         ("Score", meter(score)),
     ]
-    return facts(told)
+    return facts(rows)
 
 
-def _make_answers(it: PlaygroundPage, chosen: Tried) -> Markup:
+def _make_answers(it: PlaygroundPage, attempt: Tried) -> Markup:
     """The two answers beside each other, and what is different in them."""
     before = answer_text(it.call)
-    if chosen.call is None:
-        told = chosen.error or "It has no answer."
-        return section("Not answered", note(told, kind="bad"), class_="bad")
-    after = answer_text(chosen.call)
+    if attempt.call is None:
+        reason = attempt.error or "It has no answer."
+        return section("Not answered", note(reason, kind="bad"), class_="bad")
+    after = answer_text(attempt.call)
     removed, added = count_words(diff_words(before, after))
     title = "The answer is the same" if before == after else f"{removed:,} words removed, {added:,} added"
     sides = element(
         "div",
         section("Recorded answer", _call_facts(it.call, it.score), value(before)),
-        section("New answer", _call_facts(chosen.call, chosen.score), value(after)),
+        section("New answer", _call_facts(attempt.call, attempt.score), value(after)),
         class_="two",
     )
-    error = note(chosen.error, kind="bad") if chosen.error else None
+    error = note(attempt.error, kind="bad") if attempt.error else None
     return section("Answers", error, sides, fold(title, difference(before, after), is_open=before != after))
 
 
@@ -146,8 +146,8 @@ def _make_recorded(it: PlaygroundPage, *, is_answered: bool) -> Markup:
         for each in it.call.messages
     ]
     settings = fold("Request", value(it.call.request)) if it.call.request else None
-    given = note(it.call.error, kind="bad") if it.call.error else value(answer_text(it.call))
-    answer = [element("h4", "Answer", class_="role"), _call_facts(it.call, it.score), given]
+    answer_box = note(it.call.error, kind="bad") if it.call.error else value(answer_text(it.call))
+    answer = [element("h4", "Answer", class_="role"), _call_facts(it.call, it.score), answer_box]
     return section("As it was asked", messages, None if is_answered else answer, settings)
 
 

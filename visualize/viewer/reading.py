@@ -48,12 +48,12 @@ class Reading:
 
     @cached_property
     def picture(self) -> Picture:
-        """As pages draw it."""
+        """The picture that pages draw."""
         return close_containers(self.whole_picture, OPEN_NODES)
 
     @cached_property
     def foldable_picture(self) -> Picture:
-        """As the page of a run has it: everything, of which `picture` is shown at first."""
+        """The picture in the page of a run: everything, of which `picture` is shown at first."""
         return self.whole_picture if len(self.whole_picture.nodes) <= _MOST_FOLDABLE else self.picture
 
     @property

@@ -137,7 +137,7 @@ def _make_head(
 ) -> Markup:
     progress = run.progress
     started, finished = progress.started, progress.finished
-    told: list[tuple[str, Child]] = [
+    rows: list[tuple[str, Child]] = [
         ("Run", element("code", run.run_id)),
         ("Started", clock(None if started is None else started.at)),
         ("Took", element("span", took(progress.seconds(progress.last_at)), id="took")),
@@ -153,7 +153,7 @@ def _make_head(
     return element(
         "header",
         element("h1", element("bdi", name), " ", element("span", badge(progress.status), id="status")),
-        facts(told),
+        facts(rows),
         element("div", error, id="error"),
         element(
             "div",
@@ -185,8 +185,8 @@ def _make_values(run: Reading, embeds: Embedded | None) -> list[Markup | None]:
     ]
 
 
-def _show_files(run: Reading, found: Any, embeds: Embedded | None) -> Markup | None:
-    return files_section(run.run_id, find_files(found), embeds=embeds)
+def _show_files(run: Reading, content: Any, embeds: Embedded | None) -> Markup | None:
+    return files_section(run.run_id, find_files(content), embeds=embeds)
 
 
 def _make_compare_link(run: Reading) -> Markup:
@@ -254,10 +254,10 @@ def _make_graph(run: Reading) -> Markup:
         element("select", heats, id="heat", aria_label="Colour the nodes by"),
         class_="tools",
     )
-    drawn = graph_markup(run.foldable_picture, drawn=run.picture, is_live=True, is_large=run.is_large)
+    graph = graph_markup(run.foldable_picture, first_view=run.picture, is_live=True, is_large=run.is_large)
     kinds = {node.kind for node in run.foldable_picture.nodes}
     view = element(
-        "div", drawn, id="view", role="application", aria_label="The flow's graph; arrows go along its edges"
+        "div", graph, id="view", role="application", aria_label="The flow's graph; arrows go along its edges"
     )
     tree = element("div", id="tree", role="tree", hidden=True, aria_label="The flow's nodes")
     return element("section", tools, view, tree, legend_markup(kinds), class_="graph-side", aria_label="Graph")
@@ -269,8 +269,8 @@ def _make_panel(run: Reading, embeds: Embedded | None) -> Markup:
     finished = run.progress.finished
     outputs = None if finished is None else finished.outputs
     files = _show_files(run, outputs, None) if embeds is None else None  # A file has its images once, above.
-    given = section("Outputs of the run", value(outputs), files) if outputs else None
-    return element("section", given, hint, id="panel", aria_live="polite", aria_label="The chosen node")
+    content = section("Outputs of the run", value(outputs), files) if outputs else None
+    return element("section", content, hint, id="panel", aria_live="polite", aria_label="The chosen node")
 
 
 def _make_scrubber(run: Reading) -> Markup:

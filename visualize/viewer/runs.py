@@ -168,16 +168,16 @@ def presets_of(answerer: str) -> Sequence[Preset]:
     ]
 
 
-def runs_page(found: ListedRuns, filters: Filters = Filters(), frame: ListFrame = ListFrame()) -> str:  # noqa: B008
-    """The page at `/`: `found` are the runs of this page."""
-    pages = max(1, -(-found.total // PAGE_SIZE))
+def runs_page(result: ListedRuns, filters: Filters = Filters(), frame: ListFrame = ListFrame()) -> str:  # noqa: B008
+    """The page at `/`: `result` are the runs of this page."""
+    pages = max(1, -(-result.total // PAGE_SIZE))
     number = min(filters.page, pages)
-    count = f"{found.total:,} of {found.every:,} runs" if found.total != found.every else f"{found.every:,} runs"
-    unread = f"{found.unread:,} older runs are still being read for searches." if found.unread else None
-    listed = (
-        _make_list(found.lines, frame)
-        if found.lines
-        else note("No run is like that." if found.every else "There are no runs yet.")
+    count = f"{result.total:,} of {result.every:,} runs" if result.total != result.every else f"{result.every:,} runs"
+    unread = f"{result.unread:,} older runs are still being read for searches." if result.unread else None
+    content = (
+        _make_list(result.lines, frame)
+        if result.lines
+        else note("No run is like that." if result.every else "There are no runs yet.")
     )
     main = element(
         "main",
@@ -188,7 +188,7 @@ def runs_page(found: ListedRuns, filters: Filters = Filters(), frame: ListFrame 
             "div",
             element("p", count, class_="note"),
             note(unread) if unread else None,
-            listed,
+            content,
             _link_pages(filters, number, pages),
             data_list="live",
         ),
@@ -254,10 +254,10 @@ def _label_control(name: str, child: Child) -> Markup:
     return element("label", name, child)
 
 
-def _make_select(name: str, options: Sequence[str], chosen: str) -> Markup:
+def _make_select(name: str, options: Sequence[str], value: str) -> Markup:
     every = element("option", "all", value="")
     return element(
-        "select", every, [element("option", each, value=each, selected=each == chosen) for each in options], name=name
+        "select", every, [element("option", each, value=each, selected=each == value) for each in options], name=name
     )
 
 
@@ -281,15 +281,15 @@ def _make_table(lines: Sequence[RunLine], *, in_file: bool) -> Markup:
               "Marks"]  # fmt: skip
     rows = [_make_row(line, in_file) for line in lines]
     always = (*([] if in_file else [""]), "Run", "Flow", "Status", "Started", "Took")
-    kept = [
+    columns = [
         column
         for column, title in enumerate(titles)
         if title in always or (title and any(join(row[column]) for row in rows))
     ]
-    numbers = [at for at, column in enumerate(kept) if titles[column] in ("Took", "Cost", "Tokens")]
+    numbers = [at for at, column in enumerate(columns) if titles[column] in ("Took", "Cost", "Tokens")]
     every = element("input", type="checkbox", id="choose-all", aria_label="Choose all runs of this page")
-    titled: list[Child] = [titles[column] or every for column in kept]
-    return table(titled, [[row[column] for column in kept] for row in rows], numbers=numbers, class_="runs")
+    titled: list[Child] = [titles[column] or every for column in columns]
+    return table(titled, [[row[column] for column in columns] for row in rows], numbers=numbers, class_="runs")
 
 
 def _make_row(line: RunLine, in_file: bool) -> list[Child]:
@@ -299,7 +299,7 @@ def _make_row(line: RunLine, in_file: bool) -> list[Child]:
     if digest is not None and has_calls:
         cost = "unknown" if digest.cost_usd is None else cost_text(digest.cost_usd) + " +" * (not digest.is_whole)
         tokens = "unknown" if digest.tokens is None else f"{digest.tokens:,}"
-    found = line.excerpt or ("" if digest is None else digest.first_input)
+    excerpt = line.excerpt or ("" if digest is None else digest.first_input)
     return [
         None
         if in_file
@@ -312,7 +312,7 @@ def _make_row(line: RunLine, in_file: bool) -> list[Child]:
         cost,
         tokens,
         _cut(digest.model) if digest is not None else None,
-        _cut(found, "found" if line.excerpt else ""),
+        _cut(excerpt, "found" if line.excerpt else ""),
         _cut(digest.error, "bad") if digest is not None else None,
         _name_session(digest.session, in_file) if digest is not None and digest.session else None,
         [chips(line.notes), f" {len(line.notes.notes)} ✎" if line.notes.notes else None] if any(line.notes) else None,
@@ -367,8 +367,8 @@ def forget_page(run_ids: Sequence[str], acting: Acting) -> str:
         " ",
         element("a", "No, go back", href=runs_url()),
     )
-    told = note("Their events, files, answers and notes are removed for good. What has not ended is left.")
-    return page(title, element("main", element("h1", title), told, element("ul", runs), ask, class_="narrow"))
+    explanation = note("Their events, files, answers and notes are removed for good. What has not ended is left.")
+    return page(title, element("main", element("h1", title), explanation, element("ul", runs), ask, class_="narrow"))
 
 
 def _link_labels(labels: Mapping[str, str], in_file: bool) -> Sequence[Markup]:
@@ -398,7 +398,7 @@ def _link_pages(filters: Filters, number: int, pages: int) -> Markup | None:
 
 
 def _make_address(filters: Filters, number: int) -> str:
-    said = {
+    fields = {
         "flow": filters.flow,
         "status": filters.status,
         "since": _format_day(filters.since),
@@ -410,6 +410,6 @@ def _make_address(filters: Filters, number: int) -> str:
         "mine": "1" if filters.is_mine else "",
         "page": str(number) if number else "",
     }
-    given = [(name, text) for name, text in said.items() if text]
-    given += [("label", each) for each in _list_label_pairs(filters.labels)]
-    return f"{runs_url()}{'?' if given else ''}{urlencode(given, errors='replace')}"
+    pairs = [(name, text) for name, text in fields.items() if text]
+    pairs += [("label", each) for each in _list_label_pairs(filters.labels)]
+    return f"{runs_url()}{'?' if pairs else ''}{urlencode(pairs, errors='replace')}"

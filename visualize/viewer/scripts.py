@@ -37,14 +37,14 @@ def read_static(name: str) -> str:
     return files("visualize").joinpath("static", name).read_text(encoding="utf-8")
 
 
-def _in_order(names: Iterable[str], known: dict[str, None], path: tuple[str, ...]) -> Iterator[str]:
+def _in_order(names: Iterable[str], order: dict[str, None], path: tuple[str, ...]) -> Iterator[str]:
     for name in names:
         if name in path:
             raise ValueError(f"modules import each other: {' → '.join([*path, name])}")
-        if name not in known:
+        if name not in order:
             text = read_static(name)
-            yield from _in_order(_IMPORT.findall(text), known, (*path, name))
-            known[name] = None
+            yield from _in_order(_IMPORT.findall(text), order, (*path, name))
+            order[name] = None
             yield text
 
 
