@@ -251,7 +251,7 @@ def read_content(content: Any, place: str, files: list[str] | None = None) -> st
     for part in cast("list[Any]", content):
         known = part if is_map(part) else dict[str, Any]()
         kind = known.get("type")
-        if files is not None and kind in _FILES:
+        if files is not None and isinstance(kind, str) and kind in _FILES:
             files.append(_read_file(known, f"{place}.content"))
             continue
         text = known.get("text", known.get("refusal"))
