@@ -164,14 +164,14 @@ class SwitchNode(ConditionNode):
         has_otherwise: bool = False,
         **settings: Unpack[NodeSettings],
     ) -> None:
-        def chosen(context: Context) -> str:
+        def choose_route(context: Context) -> str:
             subject = value(context)
             label = self._choose(str(subject) if type(subject) is int else subject)
             test = {"expression": expression, "values": {expression: describe_value(subject)}, "answer": True}
             context.runtime.note_with_next(Decided("cases", label, ({**test, "label": label},), tuple(self._routes)))
             return label
 
-        super().__init__(chosen, routes, otherwise, has_otherwise=has_otherwise, **settings)
+        super().__init__(choose_route, routes, otherwise, has_otherwise=has_otherwise, **settings)
 
 
 def _make_test(predicate: Callable[[Context], bool]) -> Callable[[Context], Mapping[str, Any]]:

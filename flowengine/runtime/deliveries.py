@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 _SHARE: Final = 0.1
-"""Of the time, at most, that is spent on looking for what is to be told."""
+"""The largest share of the time that is spent on looking for deliveries."""
 
 _MAX_PARALLEL: Final = 8
 _LONGEST_WAIT: Final = 30.0
@@ -54,7 +54,7 @@ def next_try(events: Sequence[Event]) -> float | None:
 
 
 class Deliveries:
-    """Those of one run, for as long as one process drives it."""
+    """Sends the notices of one run for as long as one process drives it."""
 
     def __init__(self, notifier: Notifier, journal: Journal, clock: Callable[[], float]) -> None:
         self._notifier, self._journal, self._clock = notifier, journal, clock

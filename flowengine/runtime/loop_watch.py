@@ -40,7 +40,7 @@ class LoopHold(NamedTuple):
     seconds: float
     """By the clock; of a hold that goes on, until now."""
     cpu_seconds: float | None
-    """That the loop's thread worked, which a busy machine does not change; None while the hold goes on."""
+    """The thread's processor time, which a busy machine does not change; None while the hold goes on."""
     places: tuple[str, ...]
     """What the loop's thread was in when it was looked at, most of the times; the innermost call first, the calls of
     libraries left out behind it. Empty where it was seen only afterwards."""
@@ -73,7 +73,7 @@ class _Watch:
         self._watched = threading.get_ident()
         self._beat = self._now()
         self._place_counts: Counter[tuple[str, ...]] = Counter()
-        """Where the loop's thread was since the beat."""
+        """The places of the loop's thread since the beat, with how often each was seen."""
         self._has_ended = threading.Event()
         self._thread = threading.Thread(target=self._look_on, name="flowengine-loop-watch", daemon=True)
 

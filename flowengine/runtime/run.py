@@ -97,7 +97,7 @@ class RunOptions:
     before that; a resumption closes it in any case."""
 
     run_id: str | None = None
-    """Of a new run; None: random."""
+    """The id of a new run; None: random."""
     session: str | None = None
     """What earlier runs of that name have left is there, and what this one leaves is kept if it succeeds."""
     reuse: str | Sequence[str] | None = None
@@ -287,7 +287,7 @@ class Run(Drawable):
     ) -> None:
         self.id = run_id
         self.limits = limits
-        """Those that it last went on with."""
+        """The limits that it last went on with."""
         self.status: RunStatus = finished.status
         self.outputs: Mapping[str, Any] = finished.outputs or {}
         self.error: ErrorInfo | None = finished.error

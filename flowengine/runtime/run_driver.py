@@ -31,7 +31,7 @@ _LINGER: Final = 5.0
 
 
 class OverloadedError(FlowEngineError):
-    """As many runs as may wait for their turn wait already; `retry_after`: seconds until it may be otherwise."""
+    """Too many runs wait for their turn already; `retry_after`: seconds until there may be room."""
 
     def __init__(self, message: str, retry_after: int) -> None:
         super().__init__(message)
@@ -78,7 +78,7 @@ class RunDriver:
         self._turn: deque[tuple[DrivenRun, Work]] = deque()
         self.running = 0
         self._seconds = _FIRST_GUESS
-        """That a run takes."""
+        """Moving average of a run's duration, for `retry_after`."""
         self._idle = anyio.Event()
         self._listeners: list[Callable[[DrivenRun], None]] = []
 

@@ -34,7 +34,7 @@ _BATCH: Final = 500
 
 
 class FeedPlace(NamedTuple):
-    """Where a follower comes in."""
+    """The place at which a follower comes in."""
 
     position: int
     """Of the first event that it has from the feed; those before are read from the store."""

@@ -122,7 +122,7 @@ def _save(
     initial = {f"context:{each.id}": each for each in contexts}
 
     def add(before: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-        """What is stored now, with what the run has changed."""
+        """Returns the stored values with the run's changes."""
         if before is None and began_with:
             _LOGGER.warning("session '%s' was removed while run %s went on: it leaves nothing", session, started.run_id)
             return None
@@ -148,7 +148,7 @@ def _save(
 
 
 def _data_of(values: Mapping[str, Any], contexts: Iterable[TypedContext[Any]]) -> dict[str, Any]:
-    """What is kept, with the data of contexts in the place of the changes that are added up to them."""
+    """Returns the kept values, with the data of contexts in the place of the changes that are added up to them."""
     from flowengine.agents.typed_contexts.manager import CHANGES_OF, ContextManager
 
     data = {name: value for name, value in values.items() if not name.startswith(CHANGES_OF)}
@@ -161,7 +161,7 @@ def _data_of(values: Mapping[str, Any], contexts: Iterable[TypedContext[Any]]) -
 
 
 def _leave_out_shared(walk: Walk, node: str, stored: Sequence[Any]) -> list[Any]:
-    """What was said in a run that is forked at `node`, less what the run before it has stored."""
+    """Returns the conversation of a run that is forked at `node`, without the entries its origin has stored."""
     number, graph = walk.graph.index[node], walk.graph
     return [
         entry

@@ -40,7 +40,7 @@ class Deaths(NamedTuple):
 
 
 def deaths_of(events: Iterable[Event]) -> Deaths:
-    """Of a run that no process works on: its last writer is one of them, unless it said that it ended."""
+    """Counts the deaths of a run that no process works on; its last writer is one, unless it said that it ended."""
     count, within = 0, dict[str, None]()
     nodes: tuple[str, ...] = ()
     before: Event | None = None

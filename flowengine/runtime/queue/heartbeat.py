@@ -70,7 +70,7 @@ class WorkerHeartbeat:
         """Runs of the store without a job, as it last saw."""
         self.is_stopping = False
         self.counts: Counter[str] = Counter()
-        """What it told so far, by the word for what happened."""
+        """The number of notices so far, by event."""
         self.totals = RunTotals()
         """Runs that stopped in it, and what they spent."""
 
@@ -85,7 +85,7 @@ class WorkerHeartbeat:
         return f"it could give the store no sign for {silent:.0f} s" if silent > self._fresh else None
 
     def counting(self, tell: Tell) -> Tell:
-        """As `tell`, with what is told counted."""
+        """Wraps `tell` so that notices are counted."""
 
         def count(notice: WorkerNotice) -> None:
             self.counts[notice.event] += 1

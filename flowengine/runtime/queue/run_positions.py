@@ -48,11 +48,11 @@ __all__ = [
 _LONGEST_NAME: Final = 40
 """Bytes that PostgreSQL has room for in the name of the channel on which the library tells of jobs of a queue."""
 MOST_PRIORITY: Final = 499_999
-"""That a run may have; the least one is as far below zero."""
+"""The highest priority of a run; the lowest is as far below zero."""
 TASK: Final = "flowengine.run"
-"""What the queue's library calls a job that goes on with a run."""
+"""The name by which the queue's library knows a job that goes on with a run."""
 SCHEMA: Final = "flowengine_queue"
-"""Where its tables are."""
+"""The schema of its tables."""
 
 
 def check_queue_name(name: str) -> str:
@@ -128,7 +128,7 @@ def _files(started: RunStarted) -> Mapping[str, Any]:
 
 
 def _as_recorded(started: RunStarted) -> RunStarted:
-    """As a journal gives it back, whose values are frozen."""
+    """Returns the start as a journal gives it back, with frozen values."""
     event = decode(encode(started))
     assert isinstance(event, RunStarted)
     return event

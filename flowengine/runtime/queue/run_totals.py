@@ -45,7 +45,7 @@ class RunTotals:
 
 
 def spent_since_stop(events: Sequence[Event]) -> Spending:
-    """What a run spent since it stopped the time before: what went before was counted then."""
+    """Returns the spending of a run since its last stop: the spending before was counted then."""
     usages: list[Spending] = []
     for number in range(len(events) - 1, -1, -1):
         event = events[number]

@@ -59,9 +59,9 @@ class QueueStatus(NamedTuple):
     taken: int = 0
     """Workers have them."""
     lost: int = 0
-    """Of the taken ones those whose worker gives no sign."""
+    """The taken runs whose worker gives no sign."""
     workers: int = 0
-    """That are alive."""
+    """The workers that are alive."""
 
 
 class QueueProblem(NamedTuple):

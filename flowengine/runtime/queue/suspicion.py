@@ -117,7 +117,7 @@ _IDLE: Final = """
     AND NOT EXISTS (SELECT FROM procrastinate_jobs WHERE worker_id = worker.id AND status = 'doing')
 """
 _TELL: Final = "SELECT pg_notify('procrastinate_queue_v1#' || %(queue)s, %(said)s)"
-"""As the library does for a new job."""
+"""Notifies a queue as the library does for a new job."""
 
 
 class Sharing:

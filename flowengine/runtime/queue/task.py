@@ -58,7 +58,7 @@ _FIRST: Final = 1.0
 _LONGEST: Final = 30.0
 """Seconds until a run is offered again for which a worker lacked something."""
 _TRIES: Final = 20
-"""Of a run on which workers stumble without knowing why."""
+"""The tries of a run on which workers stumble without knowing why."""
 _OFFERS: Final = 10
 """Tries after which a run waits for its turn where it is, and is left to others no more."""
 

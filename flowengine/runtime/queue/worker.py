@@ -127,7 +127,7 @@ class PatientConnector(PsycopgConnector):
 
 _NEVER: Final = 1e9
 _INTERRUPTED: Final = 0.75
-"""Of the grace, after which runs are interrupted."""
+"""The share of the grace after which runs are interrupted."""
 
 
 @dataclass(frozen=True, slots=True)
