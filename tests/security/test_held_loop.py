@@ -1,4 +1,4 @@
-"""Attempts to hold the event loop of `serve` by what its doors take: nobody else is answered then.
+"""Attempts to hold the event loops of `serve` and `ui` by what its doors take: nobody else is answered then.
 
 What is measured is the work of the loop's own thread, so a busy machine makes no alarm.
 """
@@ -9,7 +9,7 @@ import base64
 import hashlib
 import hmac
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -21,6 +21,7 @@ from flowengine.core.json_values import MAX_VALUES
 from flowengine.flowfile.project.project import find_project
 from flowengine.journal.stores import open_store
 from flowengine.runtime.loop_watch import LIMIT, LoopHold
+from flowengine.web.app import make_app
 from flowengine.web.serving_app import make_serving_app
 from tests.support.pace import slowness
 from tests.support.plain_http import NO_TLS
@@ -127,10 +128,19 @@ class Attacked(NamedTuple):
     holds: list[LoopHold]
 
     def send(self, path: str, body: bytes, status: Sequence[int], **headers: str) -> httpx.Response:
-        """Post a body; nobody else may have to wait for it, in one of three tries: what others do beside only adds."""
+        """Post a body; nobody else may have to wait for it."""
+        sent = {"content-type": "application/json", **headers}
+        return self._ask(path, lambda: self.client.post(path, content=body, headers=sent), status)
+
+    def read(self, path: str, status: Sequence[int], **parameters: str) -> httpx.Response:
+        """Get what is there; nobody else may have to wait for it."""
+        return self._ask(path, lambda: self.client.get(path, params=parameters), status)
+
+    def _ask(self, path: str, ask: Callable[[], httpx.Response], status: Sequence[int]) -> httpx.Response:
+        """One of three tries must hold nobody up: what others do beside only adds."""
         for _ in range(3):
             self.holds.clear()
-            answer = self.client.post(path, content=body, headers={"content-type": "application/json", **headers})
+            answer = ask()
             assert answer.status_code in status, answer.text[:300]
             self.client.get("/healthz")  # After whatever is still done for it.
             worst = max(self.holds, key=lambda hold: hold.cpu_seconds or 0, default=None)
@@ -226,3 +236,61 @@ def test_webhooks_hold_nobody_up(attacked: Attacked) -> None:
         signature = f"sha256={hmac.new(WORD.encode(), body, hashlib.sha256).hexdigest()}"
         headers = {"content-type": kind, "x-hub-signature-256": signature}
         attacked.send("/hooks/in", body, (202, 200, 400, 413, 422), **headers)
+
+
+def test_streams_and_tools_of_others_protocols_hold_nobody_up(attacked: Attacked) -> None:
+    many: list[object] = [{"id": "1", "role": "user", "content": "a", "parts": [{"type": "text", "text": "a"}]}] * 6_000
+    long: list[object] = [{"id": "1", "role": "user", "content": "a b " * 900_000, "parts": []}]
+    for messages in (many, long):
+        said: dict[str, object] = {
+            "threadId": "t",
+            "runId": "r",
+            "messages": messages,
+            "tools": [],
+            "context": [],
+            "state": {},
+        }
+        for path in ("/ag-ui/text", "/ai-sdk/text"):
+            attacked.send(path, json.dumps({"id": "t", **said}).encode(), (200, 400, 404, 409, 413, 422))
+    for body in LISTS.values():
+        for path in ("/ag-ui/text", "/ai-sdk/text"):
+            attacked.send(path, b'{"messages":%s}' % body, (200, 400, 404, 409, 413, 422))
+        call = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"items","arguments":{"items":%s}}}'
+        answers = {"accept": "application/json, text/event-stream"}
+        attacked.send("/mcp", call % body, (200, 400, 404, 413, 422), **answers)
+
+
+@pytest.fixture(scope="module")
+def watched_ui(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Attacked]:
+    folder = tmp_path_factory.mktemp("ui")
+    write_flows(folder)
+    holds: list[LoopHold] = []
+    with (
+        closing(open_store(f"sqlite:///{folder / 'runs.db'}", "process")) as store,
+        served(make_app(store, [folder], durability="process"), holds=holds) as server,
+    ):
+        for name in ("text", "codes"):
+            server.client.post(
+                "/api/runs", json={"flow": name, "inputs": {"text": "a"} if name == "text" else {"codes": []}}
+            )
+        for path in ("/api/runs", "/", "/flows", "/api/openapi.json"):
+            server.client.get(path)
+        yield Attacked(server.client, holds)
+
+
+def test_what_is_started_at_the_pages_holds_nobody_up(watched_ui: Attacked) -> None:
+    for field, name in (("text", "text"), ("items", "items"), ("codes", "codes")):
+        for body in LISTS.values():
+            start = b'{"flow":"%s","inputs":{"%s":%s}}' % (name.encode(), field.encode(), body)
+            begun = watched_ui.send("/api/runs", start, (201, 400, 413, 422))
+            if begun.status_code == 201:
+                for path in ("/api/runs/{}", "/runs/{}"):
+                    watched_ui.read(path.format(begun.json()["run_id"]), (200,))
+
+
+def test_searches_and_pages_hold_nobody_up(watched_ui: Attacked) -> None:
+    words = ["a" * 7_000, '"' * 3_000, "a* " * 2_000, "(a OR " * 1_000, "é" * 1_500, "%" * 3_000]
+    for each in words:
+        for path in ("/api/runs", "/"):
+            for name in ("q", "flow", "label", "mark", "session", "since", "page"):
+                watched_ui.read(path, (200, 400, 404, 414, 422, 431), **{name: each})

@@ -6,6 +6,7 @@ library is told who that is, and refuses the session's id to others.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -14,10 +15,12 @@ import anyio
 from anyio.abc import TaskGroup, TaskStatus
 from starlette.requests import Request
 from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
+from flowengine.core.json_values import MAX_VALUES, ValueCounter
 from flowengine.version import missing_modules
 from flowengine.web.api.serving_parts import MountedRoutes, ServingParts
+from flowengine.web.gate.problems import ProblemError, problem_response
 from flowengine.web.openai.chat_requests import caller_of
 from flowengine.web.service.outcomes import FlowCaller
 
@@ -47,9 +50,31 @@ def make_mcp_routes(parts: ServingParts) -> MountedRoutes:
         if caller is not None:
             scope["user"] = AuthenticatedUser(AccessToken(token="", client_id=caller.name, scopes=[]))
         manager = await sessions.of(None if caller is None else caller.name)
-        await manager.handle_request(scope, receive, send)
+        read = await _read_ahead(receive, parts.max_body) if scope["method"] == "POST" else receive
+        if read is None:
+            told = f"a message may hold {MAX_VALUES:,} values, lists and objects counted twice"
+            answered = problem_response(ProblemError(413, "Too many values", told), as_page=False)
+            await answered(scope, receive, send)
+        else:
+            await manager.handle_request(scope, read, send)
 
     return MountedRoutes([Route("/mcp", _Endpoint(answer), methods=["GET", "POST", "DELETE"])], life=sessions.live)
+
+
+async def _read_ahead(receive: Receive, most: int) -> Receive | None:
+    """What gives a body that has been read; None where it has so many values that the library, which reads it on the
+    event loop, would hold up all others. One that is too long is the library's to refuse."""
+    counter, size, parts = ValueCounter(), 0, deque[Message]()
+    while not parts or (parts[-1].get("more_body") and size <= most):
+        parts.append(await receive())
+        size += len(parts[-1].get("body", b""))
+        if counter.feed(parts[-1].get("body", b"")) > MAX_VALUES:
+            return None
+
+    async def read() -> Message:
+        return parts.popleft() if parts else await receive()
+
+    return read
 
 
 class _CallerSessions:
