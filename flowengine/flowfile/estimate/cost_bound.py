@@ -128,7 +128,7 @@ def most_of_calls(
 def _cost_if_served(model: KnownModel, price: Price | None, question: int, answer: int, *, is_cached: bool) -> float:
     """The cost of one call whose prompt a cache serves, where the provider has one and the prompt is long enough."""
     assert price is not None
-    if model.said is None:
+    if model.own_price is None:
         price = replace(price, cache_read=listed_cache_price(model.provider, model.name))
     keeps = is_cached and question >= (cache_minimum(model.provider, model.name) or question + 1)
     return price.of(question, answer, read=question if keeps else 0)
