@@ -165,6 +165,10 @@ async def test_a_question_is_answered_and_its_run_followed_to_the_end(door: str)
         last = max(int(line[4:]) for line in stream.text.splitlines() if line.startswith("id: "))
         again = await found.web.get(f"{found.runs}/{run_id}/events", headers={"Last-Event-ID": str(last)})
         assert again.status_code == 204
+        for wrong in ({"Last-Event-ID": "x"}, {"Last-Event-ID": "-1"}):
+            assert (await found.web.get(f"{found.runs}/{run_id}/events", headers=wrong)).status_code == 400
+        both = await found.web.get(f"{found.runs}/{run_id}/events?after=9999999999", headers={"Last-Event-ID": "0"})
+        assert both.status_code == 400
 
 
 @DOORS

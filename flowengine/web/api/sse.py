@@ -123,9 +123,9 @@ async def _encode(runs: LibraryRuns, run_id: str, after: int, form: EventForm) -
 
 
 def read_position(request: Request) -> int:
-    """Where a follower begins."""
-    last = request.headers.get("last-event-id")
-    text = request.query_params.get("after", "0") if last is None else last
-    if not (text.isascii() and text.isdecimal()) or len(text) > 9:
-        raise ProblemError(400, "No such position", f"a position is a whole number from 0 on, found {text!r:.40}")
-    return int(text) + (last is not None)
+    """Where a follower begins: what a browser that comes again has last wins over the address."""
+    after, last = request.query_params.get("after", "0"), request.headers.get("last-event-id")
+    for text in (after, *([] if last is None else [last])):
+        if not (text.isascii() and text.isdecimal()) or len(text) > 9:
+            raise ProblemError(400, "No such position", f"a position is a whole number from 0 on, found {text!r:.40}")
+    return int(after) if last is None else int(last) + 1
