@@ -109,9 +109,9 @@ def _relink(text: str) -> str:
     """Links between these pages lead to their files here; of others the words stay."""
     here = {"reference.md": "format.md", "flow-format.md": "rules.md", "errors.md": "errors.md"}
 
-    def lead(found: re.Match[str]) -> str:
-        page, mark, anchor = found[2].partition("#")
-        return f"[{found[1]}]({here[page]}{mark}{anchor})" if page in here else found[1]
+    def lead(link: re.Match[str]) -> str:
+        page, mark, anchor = link[2].partition("#")
+        return f"[{link[1]}]({here[page]}{mark}{anchor})" if page in here else link[1]
 
     return re.sub(r"\[([^\]]+)\]\((?!#|https?:)([^)\s]+)\)", lead, text)
 
@@ -170,8 +170,10 @@ def _kinds() -> str:
 
 def _names() -> str:
     rows = [(f"`{name}`", where, what) for name, (where, what) in DESCRIBED.items()]
-    named = "; ".join(f"{title}: {', '.join(sorted(each))}" for title, each in (("Filters", FILTERS), ("tests", TESTS)))
-    return f"{format_rows(['name', 'where', ''], rows)}\n\n{named}."
+    filters = "; ".join(
+        f"{title}: {', '.join(sorted(each))}" for title, each in (("Filters", FILTERS), ("tests", TESTS))
+    )
+    return f"{format_rows(['name', 'where', ''], rows)}\n\n{filters}."
 
 
 def _rules() -> str:
@@ -187,12 +189,12 @@ def _shorten(text: str, enough: int = 160) -> str:
     >>> _shorten("One is said. Two is said, too. Three.", 15)
     'One is said. Two is said, too.'
     """
-    said = ""
+    summary = ""
     for sentence in re.split(r"(?<=[.:]) (?=[A-Z`*])", " ".join(text.split())):
-        said = f"{said} {sentence}".lstrip()
-        if len(said) >= enough:
+        summary = f"{summary} {sentence}".lstrip()
+        if len(summary) >= enough:
             break
-    return said
+    return summary
 
 
 def _commands() -> str:
@@ -202,5 +204,5 @@ def _commands() -> str:
 
 
 def _codes() -> str:
-    told = "\n".join(f"- {code} {each.title}: {_shorten(each.explanation, 90)}" for code, each in CODES.items())
-    return f"`flowengine explain CODE` says more of each.\n\n{told}"
+    lines = "\n".join(f"- {code} {each.title}: {_shorten(each.explanation, 90)}" for code, each in CODES.items())
+    return f"`flowengine explain CODE` says more of each.\n\n{lines}"

@@ -58,12 +58,12 @@ def format_excerpt(diagnostic: Diagnostic, text: str | None = None) -> str:
     if not 0 < diagnostic.line <= len(lines):
         return ""
     line = lines[diagnostic.line - 1].replace("\t", " ")[:_MAX_WIDTH]
-    shown = f"\n{diagnostic.line:5} | {line}"
+    excerpt = f"\n{diagnostic.line:5} | {line}"
     column = diagnostic.column
     if column is None or not 0 < column <= len(line) + 1:
-        return shown
+        return excerpt
     before = sum(2 if east_asian_width(each) in "WF" else 1 for each in line[: column - 1])
-    return f"{shown}\n      | {' ' * before}^"
+    return f"{excerpt}\n      | {' ' * before}^"
 
 
 def _read_source(file: str | None) -> str:
@@ -120,8 +120,8 @@ def _unwrap_group(error: BaseException) -> BaseException:
 def _format_lines(error: FlowEngineError) -> str:
     """Each problem on its own line; the lines of one message below each other."""
     if isinstance(error, FlowError) and error.diagnostics:
-        shown = sys.stderr.isatty()
-        return "\n".join(f"error: {each}{format_excerpt(each) if shown else ''}" for each in error.diagnostics)
+        is_terminal = sys.stderr.isatty()
+        return "\n".join(f"error: {each}{format_excerpt(each) if is_terminal else ''}" for each in error.diagnostics)
     if isinstance(error, InputError):
         return "\n".join(f"error: {line}" for line in str(error).splitlines())
     return f"error: {str(error) or type(error).__name__}".replace("\n", "\n  ")
@@ -130,8 +130,8 @@ def _format_lines(error: FlowEngineError) -> str:
 def _format_bug(error: BaseException) -> str:
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         return f"error: {error.filename!s}: {error.strerror}"
-    said = str(error).strip().splitlines()
-    message = f"{type(error).__name__}: {said[0][:_MAX_MESSAGE]}" if said else type(error).__name__
+    lines = str(error).strip().splitlines()
+    message = f"{type(error).__name__}: {lines[0][:_MAX_MESSAGE]}" if lines else type(error).__name__
     if isinstance(error, OSError):
         return f"error: {message}"
     return f"error: {message} (a bug in FlowEngine or in the flow's code; FLOWENGINE_DEBUG=1 shows where)"

@@ -69,8 +69,8 @@ def format_outputs(outputs: Mapping[str, Any]) -> str:
 def format_reuse(progress: Progress) -> str | None:
     """Says how many nodes were re-used; None if none were and no earlier run was named."""
     nodes, of = progress.count_reused()
-    asked = progress.started is not None and "reuse" in progress.started.settings
-    return f"re-used {nodes:,} of {of:,} nodes" if nodes or asked else None
+    has_reuse = progress.started is not None and "reuse" in progress.started.settings
+    return f"re-used {nodes:,} of {of:,} nodes" if nodes or has_reuse else None
 
 
 def _format_named(name: str, value: Any) -> str:
@@ -105,7 +105,7 @@ class ProgressWatch:
         self.has_reuse = False
         """Whether results of another run were taken, or asked for."""
         self._outlook: RunOutlook | None = None
-        self._asked: dict[str, TokenStreamed] = {}
+        self._pieces: dict[str, TokenStreamed] = {}
         """Node → whom it asks, until that is told."""
         self._is_live = has_live_stderr()
         self._say_at = monotonic() + _FIRST_LINE
@@ -128,12 +128,12 @@ class ProgressWatch:
 
     @property
     def outlook(self) -> RunOutlook:
-        """What is known about the run beside its record; computed on first use."""
+        """Facts about the run that its record does not hold; computed on first use."""
         if self._outlook is None:
             from flowengine.cli.run_outlook import RunOutlook  # Most runs end before anybody asks.
 
             self._outlook = RunOutlook(self.fold(), self._store)
-            for piece in self._asked.values():
+            for piece in self._pieces.values():
                 self._outlook.hear(piece)
         return self._outlook
 
@@ -142,7 +142,7 @@ class ProgressWatch:
         if self._outlook is not None:
             self._outlook.hear(piece)
         elif piece.model:
-            self._asked[piece.node] = piece
+            self._pieces[piece.node] = piece
 
     def __call__(self, event: Event) -> None:
         notice = self._keep(event)
@@ -150,8 +150,8 @@ class ProgressWatch:
             self.fold()
         if self._outlook is not None:
             self._outlook.apply(event)
-        elif self._asked and not isinstance(event, NodeStarted):
-            self._asked.pop(getattr(event, "node", None) or "", None)
+        elif self._pieces and not isinstance(event, NodeStarted):
+            self._pieces.pop(getattr(event, "node", None) or "", None)
         if self._reporting.events:
             from flowengine.journal.run_export import event_line  # Reads and writes journals; few commands need it.
 
@@ -216,7 +216,7 @@ class Execution:
     running: RunningOptions
     results: Results
     past: Sequence[Event] = ()
-    """Of a run that is resumed."""
+    """The events of a run that is resumed."""
     may_be_busy: bool = False
     """Whether it is right that another process goes on with the run, which has all that was given it to go on with."""
 
@@ -245,13 +245,15 @@ class Execution:
         """Have the run's questions answered at the terminal, and go on with it."""
         from flowengine.cli.questions import ask_person
 
-        with self.running.open_store() as kept:
-            given = ask_person(kept, self.run_id, read(kept, self.run_id))
-            past = read(kept, self.run_id)
-        if any(each.writer is None for each in given):
+        with self.running.open_store() as journal:
+            replies = ask_person(journal, self.run_id, read(journal, self.run_id))
+            past = read(journal, self.run_id)
+        if any(each.writer is None for each in replies):
             again = replace(self, past=past)
             return again.run(
-                lambda kept, live: local.resume(self.plan, self.run_id, kept, RunOptions(allow_changed=True, live=live))
+                lambda journal, live: local.resume(
+                    self.plan, self.run_id, journal, RunOptions(allow_changed=True, live=live)
+                )
             )
         self._tell_how_to_answer(past)
         return code
@@ -259,13 +261,13 @@ class Execution:
     def _run(self, job: Job) -> int:
         run = None
         failure: BaseException | None = None
-        if not self.past and not self._reporting.quiet and (told := self.plan.untold_notice) is not None:
-            complain(f"notice: {told}")
-        with self.running.open_store() as kept:
-            watch = ProgressWatch(self._reporting, self.results, self.past, kept)
+        if not self.past and not self._reporting.quiet and (notice := self.plan.untold_notice) is not None:
+            complain(f"notice: {notice}")
+        with self.running.open_store() as journal:
+            watch = ProgressWatch(self._reporting, self.results, self.past, journal)
             try:
                 with self.results.alone(), watch.shown():
-                    run = run_until_interrupted(lambda: job(tell_events(kept, watch), watch.hear))
+                    run = run_until_interrupted(lambda: job(tell_events(journal, watch), watch.hear))
             except (Exception, SystemExit, BaseExceptionGroup) as error:
                 failure = cast("BaseException", error)  # a node may call sys.exit(); that ends no shell's pipeline
             if run is not None and failure is None:
@@ -345,19 +347,19 @@ class Execution:
         from flowengine.cli.questions import describe_question
 
         if not self._can_ask:
-            for path, asked in open_questions(run.events).items():
-                for line in describe_question(path, asked):
+            for path, question in open_questions(run.events).items():
+                for line in describe_question(path, question):
                     complain(line)
-            for told in told_last(run.events):
-                complain(f"  {format_told(told)}")
+            for notice in told_last(run.events):
+                complain(f"  {format_told(notice)}")
             self._tell_how_to_answer(run.events)
 
     def _tell_how_to_answer(self, events: Sequence[Event]) -> None:
         from flowengine.cli.questions import format_choices
 
         if self.running.is_kept:
-            for path, asked in open_questions(events).items():
-                how = f"{self._format_command('approve')} {path} {format_choices(asked)}"
+            for path, question in open_questions(events).items():
+                how = f"{self._format_command('approve')} {path} {format_choices(question)}"
                 complain(f"  to answer: {how}")
 
     def _tell_how_to_raise(self, run: Run) -> bool:

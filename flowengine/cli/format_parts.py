@@ -101,14 +101,14 @@ def format_times(events: Sequence[Event], node: str | None = None, now: float | 
     """The lines of `runs show --time`. `now`: until when a run is told of that still goes on or waits."""
     progress, times = fold_events(events), times_of(events, now)
     parts = times.parts if node is None else times.parts_of(node)
-    told: list[Part] = [part for part in PARTS if parts[part] >= _LEAST_TOLD or part == "worked"]
+    columns: list[Part] = [part for part in PARTS if parts[part] >= _LEAST_TOLD or part == "worked"]
     facts = [["took", format_span(sum(parts.values()))]]
-    facts.append(["of this", ", ".join(f"{part} {format_span(parts[part])}" for part in told)])
+    facts.append(["of this", ", ".join(f"{part} {format_span(parts[part])}" for part in columns)])
     if node is None:
         facts.append(["critical path", _format_path(progress, times)])
     yield from format_table(facts)
     yield ""
-    yield from format_table(_list_rows(progress, times, told, node), right=range(2, 3 + len(told)))
+    yield from format_table(_list_rows(progress, times, columns, node), right=range(2, 3 + len(columns)))
     if node is not None and times.rows.get(node):
         yield ""
         yield from format_table(_list_spans(times, node), right=(0, 2))
@@ -119,9 +119,9 @@ def _format_path(progress: Progress, times: RunTimes) -> str:
 
     The time of each counts from the end of the one before, so an item that was queued meanwhile does not count twice.
     """
-    found = critical_path(progress).rows
-    around = {progress.nodes[path].spot.container for path in found}
-    leaves = [(path, times.spans_of(path)) for path in found if path in times.rows and path not in around]
+    critical = critical_path(progress).rows
+    around = {progress.nodes[path].spot.container for path in critical}
+    leaves = [(path, times.spans_of(path)) for path in critical if path in times.rows and path not in around]
     leaves.sort(key=lambda leaf: (next((span.start for span in leaf[1] if span.part != "queued"), inf), leaf[0]))
     words, reached = list[str](), 0.0
     for path, spans in leaves[:_MAX_PATH]:
@@ -131,26 +131,26 @@ def _format_path(progress: Progress, times: RunTimes) -> str:
     return " → ".join([*words, *more])
 
 
-def _list_rows(progress: Progress, times: RunTimes, told: Sequence[Part], node: str | None) -> list[list[str]]:
-    rows = [["node", "status", "took", *told, ""]]
+def _list_rows(progress: Progress, times: RunTimes, columns: Sequence[Part], node: str | None) -> list[list[str]]:
+    rows = [["node", "status", "took", *columns, ""]]
     for row in in_order(progress) if node is None else [progress.nodes[node]]:
         bars = times.rows.get(row.id, ())
         if bars:
-            rows.append([row.id, row.status, *_format_parts(times.parts_of(row.id), told), ""])
+            rows.append([row.id, row.status, *_format_parts(times.parts_of(row.id), columns), ""])
         if len(bars) > 1:
-            rows += [[f"  {bar.status}", "", *_format_parts(bar.parts, told), shorten(bar.note)] for bar in bars]
+            rows += [[f"  {bar.status}", "", *_format_parts(bar.parts, columns), shorten(bar.note)] for bar in bars]
     return rows
 
 
-def _format_parts(parts: Mapping[Part, float], told: Sequence[Part]) -> list[str]:
-    spans = [format_span(parts[part]) if parts[part] >= _LEAST_TOLD else "" for part in told]
+def _format_parts(parts: Mapping[Part, float], columns: Sequence[Part]) -> list[str]:
+    spans = [format_span(parts[part]) if parts[part] >= _LEAST_TOLD else "" for part in columns]
     return [format_span(sum(parts.values())), *spans]
 
 
 def _list_spans(times: RunTimes, node: str) -> list[list[str]]:
-    begun = times.spans[0].start
+    start = times.spans[0].start
     return [
-        [f"+{format_span(span.start - begun)}", span.part, format_span(span.end - span.start), shorten(span.note)]
+        [f"+{format_span(span.start - start)}", span.part, format_span(span.end - span.start), shorten(span.note)]
         for span in times.spans_of(node)
     ]
 

@@ -59,20 +59,20 @@ def format_run(
             yield f"{row.id}: {row.error.type}"
             yield from indent_lines(shorten(row.error.message))
     for row in rows:
-        for path, asked in row.questions.items() if row.status == "waiting" else ():
+        for path, question in row.questions.items() if row.status == "waiting" else ():
             yield ""
-            goes_with = f" (for {' or '.join(asked.form_for)})" if asked.form_for else ""
+            goes_with = f" (for {' or '.join(question.form_for)})" if question.form_for else ""
             form = (
-                f", and a form with: {fields_of(asked.form)}{goes_with}"
-                if asked.form is not None and not asked.tool
+                f", and a form with: {fields_of(question.form)}{goes_with}"
+                if question.form is not None and not question.tool
                 else ""
             )
-            yield f"{path} asks for one of: {', '.join(asked.choices)}{form}"
-            yield from indent_lines(shorten(asked.message))
-            yield from (f"  {choice}: {shorten(means)}" for choice, means in asked.describe.items())
-            if asked.approvers:
-                yield f"  to be answered by {' or '.join(asked.approvers)}"
-        yield from (f"  {format_told(told)}" for told in row.told)
+            yield f"{path} asks for one of: {', '.join(question.choices)}{form}"
+            yield from indent_lines(shorten(question.message))
+            yield from (f"  {choice}: {shorten(means)}" for choice, means in question.describe.items())
+            if question.approvers:
+                yield f"  to be answered by {' or '.join(question.approvers)}"
+        yield from (f"  {format_told(notice)}" for notice in row.told)
     finished = progress.finished
     if finished is not None and finished.error is not None and finished.node is None:
         yield ""
@@ -98,15 +98,15 @@ def _find_folded(rows: Sequence[NodeRow]) -> dict[str, set[str]]:
     """Container → the prefixes of its items or rounds that ended well, where those are many."""
     eventful = {row.id for row in rows if row.error is not None or row.status not in ("succeeded", "skipped")}
     units: dict[str, set[str]] = {}
-    opened: set[str] = set()
+    eventful_units: set[str] = set()
     for row in reversed(rows):  # What is inside a container comes behind it.
         if row.spot.container is not None and row.spot.number is not None:
             units.setdefault(row.spot.container, set()).add(row.spot.unit)
         if row.id in eventful and row.spot.container is not None:
-            opened.add(row.spot.unit)
+            eventful_units.add(row.spot.unit)
             eventful.add(row.spot.container)
-    ended = {name: found - opened for name, found in units.items()}
-    return {name: found for name, found in ended.items() if len(found) > _MOST_UNITS}
+    ended = {name: names - eventful_units for name, names in units.items()}
+    return {name: names for name, names in ended.items() if len(names) > _MOST_UNITS}
 
 
 def _format_folded(row: NodeRow, count: int) -> list[str]:
@@ -114,10 +114,10 @@ def _format_folded(row: NodeRow, count: int) -> list[str]:
     return [f"{row.id}[…]", "", "succeeded", "", "", "", f"{count:,} {what} without a failure: --all lists them"]
 
 
-def format_told(told: Notified) -> str:
+def format_told(notice: Notified) -> str:
     """Formats the result of a notification."""
-    whom = f"{told.channel} ({told.to})" if told.to and told.to != told.channel else told.channel
-    return f"told: {whom}" if told.error is None else f"not told: {whom}: {told.error}"
+    whom = f"{notice.channel} ({notice.to})" if notice.to and notice.to != notice.channel else notice.channel
+    return f"told: {whom}" if notice.error is None else f"not told: {whom}: {notice.error}"
 
 
 def _format_head(progress: Progress, status: str, now: float | None) -> Iterator[str]:
@@ -153,9 +153,9 @@ def _format_origins(started: RunStarted) -> Iterator[list[str]]:
         yield ["forked", f"from {digest.forked}, at {digest.forked_at}"]
         for node, state in patches_in(started.settings).items():
             yield ["set", f"{node} finds {', '.join(f'{key}={dumps(each)}' for key, each in state.items())}"]
-        taken = started.settings.get("edited", ())
-        if taken:
-            yield ["taken as it was", f"{', '.join(taken)} (made with other inputs, or edited since)"]
+        edited = started.settings.get("edited", ())
+        if edited:
+            yield ["taken as it was", f"{', '.join(edited)} (made with other inputs, or edited since)"]
     elif digest.reuses:
         yield ["re-uses", ", ".join(digest.reuses)]
     if digest.session:
@@ -163,13 +163,13 @@ def _format_origins(started: RunStarted) -> Iterator[list[str]]:
 
 
 def _to_origins(started: RunStarted) -> dict[str, Any]:
-    """What a fork was made of; nothing for any other run."""
+    """Describes the run that a fork came from; empty for any other run."""
     settings = started.settings
     if "forked" not in settings:
         return {}
     state = {node: dict(each) for node, each in patches_in(settings).items()}
-    taken = list(settings.get("edited", ()))
-    return {"forked": {"run": settings["forked"], "from": settings["from"], "set": state, "taken_as_it_was": taken}}
+    edited = list(settings.get("edited", ()))
+    return {"forked": {"run": settings["forked"], "from": settings["from"], "set": state, "taken_as_it_was": edited}}
 
 
 def format_usage(usage: UsageTotals) -> str:

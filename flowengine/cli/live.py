@@ -64,19 +64,19 @@ def draw(
     now. A container that has ended is folded to its line; one that goes on shows what goes on, or failed, inside."""
     outlook = outlook or RunOutlook(progress)
     gap = 2 if width >= _NARROW else 1
-    kept = [0, 4] if width < _VERY_NARROW else [0, 1, 4] if width < _NARROW else [0, 1, 2, 3, 4]
-    texts = {row.id: told for row in list(progress.running.values()) if (told := _read_text(outlook, row))}
-    shown, hidden = _choose_rows(progress, rows - min(len(texts), rows // 4))
-    room = rows - len(shown) - bool(hidden)
+    columns = [0, 4] if width < _VERY_NARROW else [0, 1, 4] if width < _NARROW else [0, 1, 2, 3, 4]
+    texts = {row.id: text for row in list(progress.running.values()) if (text := _read_text(outlook, row))}
+    visible, hidden = _choose_rows(progress, rows - min(len(texts), rows // 4))
+    room = rows - len(visible) - bool(hidden)
     units = _Units(progress)
     cells = [_format_head(progress, now, outlook)]
     goes_on = now if progress.status in ("running", "waiting") else None
     below: dict[int, Text] = {}
-    for number, (depth, row) in enumerate(shown):
+    for number, (depth, row) in enumerate(visible):
         is_last = (
             not hidden
-            and all(other <= depth for other, _ in shown[number + 1 : number + 2])
-            and not any(other == depth for other, _ in _until_above(shown[number + 1 :], depth))
+            and all(other <= depth for other, _ in visible[number + 1 : number + 2])
+            and not any(other == depth for other, _ in _until_above(visible[number + 1 :], depth))
         )
         branch = "│  " * depth + ("└─ " if is_last else "├─ ")
         cells.append(_format_line(row, goes_on, branch, units, width, outlook))
@@ -85,7 +85,7 @@ def draw(
             below[len(cells)] = Text.assemble(
                 (begin, "dim"), (cut_to_end(texts[row.id], width - len(begin) - 1), "italic")
             )
-    lines = _align([[line[column] for column in kept] for line in cells], width, gap)
+    lines = _align([[line[column] for column in columns] for line in cells], width, gap)
     for at in sorted(below, reverse=True):
         lines.insert(at, below[at])
     if hidden:
@@ -100,7 +100,7 @@ def _align(lines: Sequence[Sequence[Text]], width: int, gap: int) -> list[Text]:
     sizes = [max(line[column].cell_len for line in lines) for column in range(len(lines[0]) - 1)]
     gaps = gap * sum(size > 0 for size in sizes)
     sizes[0] = min(sizes[0], max(8, width - sum(sizes[1:]) - gaps - 1))
-    found: list[Text] = []
+    aligned: list[Text] = []
     for line in lines:
         whole = Text()
         for number, size in enumerate(sizes):
@@ -112,14 +112,14 @@ def _align(lines: Sequence[Sequence[Text]], width: int, gap: int) -> list[Text]:
         rest = line[-1].copy()
         rest.truncate(max(0, width - whole.cell_len - 1), overflow="ellipsis")
         whole.append_text(rest).rstrip()
-        found.append(whole)
-    return found
+        aligned.append(whole)
+    return aligned
 
 
 def _read_text(outlook: RunOutlook, row: NodeRow) -> str:
     """The last line of what a node is writing that has something on it."""
-    heard = outlook.of(row.id)
-    lines = [line for line in heard.text.splitlines() if line.strip()] if heard is not None else []
+    stream = outlook.of(row.id)
+    lines = [line for line in stream.text.splitlines() if line.strip()] if stream is not None else []
     return lines[-1] if lines else ""
 
 
@@ -132,8 +132,8 @@ def cut_to_end(text: str, width: int) -> str:
     line = " ".join(escape_controls(text.encode(errors="replace").decode()).split())
     if cell_len(line) <= width:
         return line
-    left, at = width - 1, len(line)
-    while at and (left := left - get_character_cell_size(line[at - 1])) >= 0:
+    room, at = width - 1, len(line)
+    while at and (room := room - get_character_cell_size(line[at - 1])) >= 0:
         at -= 1
     return f"…{line[at:].lstrip()}" if width > 0 else ""
 
@@ -223,7 +223,7 @@ def _format_line(
     room = max(8, width // 2 - len(branch))
     if cell_len(name) > room:
         name = f"{set_cell_size(name, room - 1).rstrip()}…"
-    told = units.describe(row)
+    progress_text = units.describe(row)
     usage = row.usage
     return [
         Text.assemble(
@@ -231,7 +231,7 @@ def _format_line(
             (sign, style),
             " ",
             (name, "" if row.status != "pending" else "dim"),
-            (f" {told}" if told else "", "red" if "✗" in told else "cyan"),
+            (f" {progress_text}" if progress_text else "", "red" if "✗" in progress_text else "cyan"),
         ),
         Text(format_span(row.seconds(now)) if row.has_run else ""),
         Text(format_tokens(usage.tokens) if usage.calls else ""),
@@ -244,9 +244,9 @@ def _format_remark(row: NodeRow, now: float | None, outlook: RunOutlook) -> str:
     """Formats further remarks on a node as one line."""
     if row.error is not None:
         return cut_cell(row.error.message.split("\n")[0], 400)
-    asked = "" if now is None else _format_asked(row, now, outlook)
-    if asked:
-        return asked
+    question = "" if now is None else _format_asked(row, now, outlook)
+    if question:
+        return question
     if row.cause is not None:
         return CAUSE_TEXTS[row.cause]
     if row.result is not None and row.result.route is not None:
@@ -257,15 +257,15 @@ def _format_remark(row: NodeRow, now: float | None, outlook: RunOutlook) -> str:
 def _format_asked(row: NodeRow, now: float, outlook: RunOutlook) -> str:
     """Formats who was asked and when: a model, or people with their remaining time."""
     if row.status == "waiting" and row.questions:
-        asked = next(iter(row.questions.values()))
-        left = "" if asked.expires is None else f", {format_seconds(asked.expires - now)} left"
-        return f"asks{left}: {cut_cell(' or '.join(asked.choices), 40)}"
-    heard = outlook.of(row.id)
-    if heard is None or not heard.model:
+        question = next(iter(row.questions.values()))
+        rest = "" if question.expires is None else f", {format_seconds(question.expires - now)} left"
+        return f"asks{rest}: {cut_cell(' or '.join(question.choices), 40)}"
+    stream = outlook.of(row.id)
+    if stream is None or not stream.model:
         return ""
     retried = f", retry {row.retries}" if row.retries else ""
-    model = cut_cell(heard.model.rsplit("/", 1)[-1], _MODEL)
-    return f"asked {model} {format_seconds(now - heard.asked)} ago{retried}"
+    model = cut_cell(stream.model.rsplit("/", 1)[-1], _MODEL)
+    return f"asked {model} {format_seconds(now - stream.asked)} ago{retried}"
 
 
 def _short_name(row: NodeRow) -> str:
@@ -288,9 +288,9 @@ def _choose_rows(progress: Progress, rows: int) -> tuple[list[tuple[int, NodeRow
     if len(top) > rows:
         now = [row for row in top if row.status in _MATTERS][: rows - 1]
         done = sorted((row for row in top if row.status == "succeeded"), key=lambda row: row.ended or 0.0)
-        kept = {row.id for row in (*now, *done[len(done) - (rows - 1 - len(now)) :])}
-        hidden = len(top) - len(kept)
-        top = [row for row in top if row.id in kept]
+        visible = {row.id for row in (*now, *done[len(done) - (rows - 1 - len(now)) :])}
+        hidden = len(top) - len(visible)
+        top = [row for row in top if row.id in visible]
     inside: dict[str, list[NodeRow]] = {}
     for row in every:
         if row.spot.container is not None and row.status in _MATTERS:

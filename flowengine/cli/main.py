@@ -88,7 +88,7 @@ _OTHER_NAMES: Final = {
     "help": "--help",
     "version": "--version",
 }
-"""What other tools call a command → the command."""
+"""Names that other tools give a command → the command."""
 
 
 class CommandTable(click.Group):
@@ -101,9 +101,9 @@ class CommandTable(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module, _, attribute = COMMANDS[cmd_name][0].partition(":")
-        found: click.Command = getattr(import_module(module), attribute or "command")
+        command: click.Command = getattr(import_module(module), attribute or "command")
         end_loading()
-        return found
+        return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -111,8 +111,8 @@ class CommandTable(click.Group):
         if args and not args[0].startswith("-") and args[0] not in COMMANDS:
             from flowengine.errors import did_you_mean  # Only a mistyped command needs it.
 
-            meant = f"run {args[0]}" if args[0].endswith((".yaml", ".yml")) else _OTHER_NAMES.get(args[0])
-            hint = f"; did you mean '{meant}'?" if meant else did_you_mean(args[0], COMMANDS)
+            guess = f"run {args[0]}" if args[0].endswith((".yaml", ".yml")) else _OTHER_NAMES.get(args[0])
+            hint = f"; did you mean '{guess}'?" if guess else did_you_mean(args[0], COMMANDS)
             ctx.fail(f"there is no command '{args[0]}'{hint}")
         return super().resolve_command(ctx, args)
 
@@ -142,7 +142,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _find_recognizers() -> Sequence[Any]:
-    """What the project of the working folder has masked, asked for where something leaves."""
+    """The masking rules of the working folder's project, read when something leaves."""
     from flowengine.flowfile.project.project import find_project
 
     rules = find_project().masking
@@ -163,9 +163,9 @@ def _run(argv: Sequence[str]) -> int:
         complain("interrupted")
         return 130
     except click.ClickException as error:
-        told = StringIO()
-        error.show(told)
-        complain(told.getvalue().rstrip("\n"))
+        text = StringIO()
+        error.show(text)
+        complain(text.getvalue().rstrip("\n"))
         return error.exit_code
     except SystemExit as leaving:  # click's answer to a reader of --help that went away
         return leaving.code if isinstance(leaving.code, int) else 1
@@ -203,9 +203,9 @@ def _open_streams() -> None:
     out = sys.stdout
     if isinstance(out, TextIOWrapper):
         how = (out.encoding, out.errors, None, out.line_buffering, out.write_through)
-        named = _NamedStdout(cast("BinaryIO", out.detach()), *how)
+        stream = _NamedStdout(cast("BinaryIO", out.detach()), *how)
         for name in ("stdout", "__stdout__"):  # The second is asked how wide the terminal is.
-            setattr(sys, name, named)
+            setattr(sys, name, stream)
 
 
 def _ignore_signals() -> None:

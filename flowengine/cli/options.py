@@ -72,7 +72,7 @@ def needing_extra(extra: Extra, what: str) -> Generator[None]:
 
 DEFAULT: Final = os.path.join(".flowengine", "runs.db")
 DURABILITIES: Final = ("full", "process", "memory")
-"""As in `flowengine.journal.sqlite.database`, which is not imported to print help."""
+"""The levels of `flowengine.journal.sqlite.database`, which is not imported to print help."""
 
 
 def store_option(function: F) -> F:
@@ -83,8 +83,8 @@ def store_option(function: F) -> F:
     )(function)
 
 
-def choose_store(given: str | None) -> str:
-    return given or os.environ.get("FLOWENGINE_STORE") or _find_project_store() or DEFAULT
+def choose_store(address: str | None) -> str:
+    return address or os.environ.get("FLOWENGINE_STORE") or _find_project_store() or DEFAULT
 
 
 def _find_project_store() -> str | None:
@@ -105,13 +105,13 @@ def keeps(store: str) -> bool:
 
 
 @contextmanager
-def open_journal(given: str | None, durability: Durability = "full") -> Generator[JournalStore]:
+def open_journal(address: str | None, durability: Durability = "full") -> Generator[JournalStore]:
     """The chosen store, open for as long as the block lasts."""
-    opened = open_store(choose_store(given), durability)
+    journal = open_store(choose_store(address), durability)
     try:
-        yield opened
+        yield journal
     finally:
-        opened.close()
+        journal.close()
 
 
 def add_telemetry_options(function: Command) -> Command:
@@ -127,7 +127,7 @@ def add_telemetry_options(function: Command) -> Command:
 
 
 class TelemetryOptions(NamedTuple):
-    """Where the spans of runs go while the runs go on."""
+    """Options for sending the spans of runs while they go on."""
 
     endpoint: str | None = None
     """A collector's address; None: nothing is sent."""
@@ -146,9 +146,9 @@ class TelemetryOptions(NamedTuple):
 NOT_SENT: Final = TelemetryOptions()
 
 
-def format_store(given: str | None) -> str:
+def format_store(address: str | None) -> str:
     """The chosen store as it may be shown."""
-    return without_password(choose_store(given))
+    return without_password(choose_store(address))
 
 
 # --- Inputs from `-i` and `--inputs`
@@ -164,17 +164,17 @@ def gather_inputs(fields: Mapping[str, InputField] | None, pairs: Sequence[str],
     >>> gather_inputs({"n": InputField("integer")}, ["n=3"], None)
     {'n': 3}
     """
-    given = [_split_pair(pair) for pair in pairs]
-    reads_stdin = [name for name, text in given if text == "@-"] + ["--inputs"] * (file == "-")
+    parsed_pairs = [_split_pair(pair) for pair in pairs]
+    reads_stdin = [name for name, text in parsed_pairs if text == "@-"] + ["--inputs"] * (file == "-")
     if len(reads_stdin) > 1:
         raise InputError(f"stdin can be read once, and is asked for by {' and by '.join(reads_stdin)}")
     values = {} if file is None else _read_inputs_file(file)
     problems: list[str] = []
-    seen: set[str] = set()
-    for name, text in given:
-        if name in seen:
+    names: set[str] = set()
+    for name, text in parsed_pairs:
+        if name in names:
             problems.append(f"input '{name}' is given twice")
-        seen.add(name)
+        names.add(name)
         try:
             field = (fields or {}).get(name)
             is_file = field is not None and field.type == "file"
@@ -248,14 +248,14 @@ def duration(ctx: click.Context, param: click.Parameter, value: str | None) -> f
         return None
     try:
         if re.fullmatch(r"\d{1,5}d", value):
-            found = float(value[:-1]) * 86_400
+            amount = float(value[:-1]) * 86_400
         else:
-            found = float(seconds(f"{value}s" if value[-1:].isdigit() else value))
+            amount = float(seconds(f"{value}s" if value[-1:].isdigit() else value))
     except PydanticCustomError:
         raise click.BadParameter(f"{value!r} is no duration: write 30s, 10m, 2h or 500ms") from None
-    if found <= 0:
+    if amount <= 0:
         raise click.BadParameter("a duration must be longer than nothing")
-    return found
+    return amount
 
 
 def _parse_labels(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> Mapping[str, str]:
@@ -274,10 +274,10 @@ class FiniteRange(click.FloatRange):
     """A number within bounds; click alone takes `nan`, which no bound holds off, and `inf`."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        found: float = super().convert(value, param, ctx)
-        if not isfinite(found):
+        number: float = super().convert(value, param, ctx)
+        if not isfinite(number):
             self.fail(f"expected a finite number, found {value}", param, ctx)
-        return found
+        return number
 
 
 strict_limits_option = click.option(
@@ -349,10 +349,10 @@ class Reporting(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RunningOptions:
-    """Where a run is kept, how it runs, and what is shown of it."""
+    """The options of commands that run: where the run is kept, how it runs, and what is shown of it."""
 
     store: str | None
-    """As it was given with `--store`."""
+    """The value of `--store`."""
     settings: Mapping[str, Any]
     reporting: Reporting
     durability: Durability
@@ -366,8 +366,8 @@ class RunningOptions:
     @contextmanager
     def open_store(self) -> Generator[JournalStore]:
         """The store of the run, open for as long as the block lasts."""
-        with open_journal(self.store, self.durability) as kept, self.telemetry.sending(kept, complain) as sent:
-            yield sent
+        with open_journal(self.store, self.durability) as journal, self.telemetry.sending(journal, complain) as store:
+            yield store
 
 
 def add_running_options(function: Command) -> Command:
@@ -407,10 +407,10 @@ def collect_settings(function: Command) -> Command:
     """Gives a command what was chosen by --model and limits as `settings`, as the journal stores them."""
 
     @wraps(function)
-    def command(**given: Any) -> int:
-        chosen = {setting: given.pop(name) for name, setting in _SETTINGS.items()}
-        settings = {setting: value for setting, value in chosen.items() if value is not None}
-        return function(settings=settings, **given)
+    def command(**arguments: Any) -> int:
+        values = {setting: arguments.pop(name) for name, setting in _SETTINGS.items()}
+        settings = {setting: value for setting, value in values.items() if value is not None}
+        return function(settings=settings, **arguments)
 
     return command
 
@@ -432,7 +432,7 @@ _SETTINGS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowsOptions:
-    """What `flowengine run --data` is given beside a flow and its inputs."""
+    """The options of `flowengine run --data` beside a flow and its inputs."""
 
     data: str
     output: str | None
@@ -466,14 +466,14 @@ def add_rows_options(function: Command) -> Command:
     """The options of runs over rows, as the argument `rows`: None without --data, which all others need."""
 
     @wraps(function)
-    def command(**given: Any) -> int:
-        chosen = {each.name: given.pop(each.name) for each in fields(RowsOptions)}
-        if chosen["data"] is not None:
-            return function(rows=RowsOptions(**chosen), **given)
-        for name, value in chosen.items():
+    def command(**arguments: Any) -> int:
+        values = {each.name: arguments.pop(each.name) for each in fields(RowsOptions)}
+        if values["data"] is not None:
+            return function(rows=RowsOptions(**values), **arguments)
+        for name, value in values.items():
             if value:
                 option = _OTHER_NAMES.get(name) or f"--{name.replace('_', '-')}"
                 raise click.UsageError(f"{option} goes with --data")
-        return function(rows=None, **given)
+        return function(rows=None, **arguments)
 
     return _add_options(command, _ROWS_OPTIONS)

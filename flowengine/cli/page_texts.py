@@ -58,21 +58,21 @@ def list_commands() -> Iterator[tuple[str, click.Command]]:
 def _commands_of(group: click.Group, path: tuple[str, ...]) -> Iterator[tuple[str, click.Command]]:
     context = click.Context(group)
     for name in group.list_commands(context):
-        found = group.get_command(context, name)
-        if found is None or found.hidden:
+        command = group.get_command(context, name)
+        if command is None or command.hidden:
             continue
-        if isinstance(found, click.Group):
-            if found.invoke_without_command:
-                yield " ".join((*path, name)), found
-            yield from _commands_of(found, (*path, name))
+        if isinstance(command, click.Group):
+            if command.invoke_without_command:
+                yield " ".join((*path, name)), command
+            yield from _commands_of(command, (*path, name))
         else:
-            yield " ".join((*path, name)), found
+            yield " ".join((*path, name)), command
 
 
 def exit_codes() -> Sequence[tuple[str, str]]:
     """Each exit code with what it means, as the command line's own module lists them."""
-    listed = (command_line.__doc__ or "").partition("\n\n")[2]
-    rows = (line.split(maxsplit=1) for line in listed.splitlines() if line.startswith("    "))
+    table = (command_line.__doc__ or "").partition("\n\n")[2]
+    rows = (line.split(maxsplit=1) for line in table.splitlines() if line.startswith("    "))
     return [(code, meaning) for code, meaning in rows if code.isdigit()]
 
 
@@ -105,8 +105,8 @@ def _option_row(option: click.Option) -> tuple[str, str]:
     names = ", ".join(f"`{each}`" for each in (*option.opts, *option.secondary_opts))
     value = "" if option.is_flag or option.count else f" `{option.make_metavar(click.Context(click.Command('')))}`"
     default = option.default
-    said = option.show_default and isinstance(default, int | float | str) and not isinstance(default, bool)
-    return f"{names}{value}", f"{option.help or ''}{f' Default: `{default}`.' if said else ''}"
+    has_default = option.show_default and isinstance(default, int | float | str) and not isinstance(default, bool)
+    return f"{names}{value}", f"{option.help or ''}{f' Default: `{default}`.' if has_default else ''}"
 
 
 # --- Files of tests and evals

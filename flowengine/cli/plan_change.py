@@ -82,10 +82,10 @@ def _describe_whole(against: str, change: BoundChange) -> str:
 
 def _amounts(node: NodeChange) -> tuple[str, str, str]:
     before, after = node.before or Most(), node.after or Most()
-    said = _format_signed(difference(before.cost_usd, after.cost_usd))
-    if not said and None not in (before.tokens, after.tokens) and before.tokens != after.tokens:
-        said = f"{(after.tokens or 0) - (before.tokens or 0):+,} tokens"
-    return ("–" if node.before is None else _dollars(before), "–" if node.after is None else _dollars(after), said)
+    change = _format_signed(difference(before.cost_usd, after.cost_usd))
+    if not change and None not in (before.tokens, after.tokens) and before.tokens != after.tokens:
+        change = f"{(after.tokens or 0) - (before.tokens or 0):+,} tokens"
+    return ("–" if node.before is None else _dollars(before), "–" if node.after is None else _dollars(after), change)
 
 
 def _causes(node: NodeChange) -> tuple[str, ...]:

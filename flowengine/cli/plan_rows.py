@@ -28,7 +28,7 @@ class RowsBound(NamedTuple):
     """Rows that do not fit the flow's inputs, and take nothing."""
     measured: int
     bound: FlowBound
-    """Of all rows together: their calls, tokens and cost add up, and their waves go on at the same time."""
+    """The bound of all rows together: their calls, tokens and cost add up, and their waves go on at the same time."""
 
     def to_data(self, vendors: Mapping[str, KnownModel], *, batch: bool) -> dict[str, Any]:
         return {

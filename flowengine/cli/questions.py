@@ -31,25 +31,25 @@ __all__ = ["ask_person", "can_ask_person", "describe_question", "format_choices"
 _MOST: Final = 2_000
 """Characters of an argument that are shown; all of them are in the record of the run."""
 _LATER: Final = "later"
-"""What leaves a question unanswered, in brackets where that is one of its choices."""
+"""The word that leaves a question unanswered, in brackets where it is one of its choices."""
 _CHANGE: Final = "change"
 
 
-def describe_question(path: str, asked: ApprovalRequested) -> Iterator[str]:
-    """What is asked, with all arguments of a call."""
-    yield f"'{path}' asks: {asked.message}"
-    if asked.tool and len(asked.arguments or {}) > 1:
-        yield from (f"  {name}: {cut(_to_json(value), _MOST)}" for name, value in (asked.arguments or {}).items())
-    if asked.approvers:
-        yield f"  to be answered by {' or '.join(asked.approvers)}"
+def describe_question(path: str, question: ApprovalRequested) -> Iterator[str]:
+    """The lines of a question, with all arguments of a call."""
+    yield f"'{path}' asks: {question.message}"
+    if question.tool and len(question.arguments or {}) > 1:
+        yield from (f"  {name}: {cut(_to_json(value), _MOST)}" for name, value in (question.arguments or {}).items())
+    if question.approvers:
+        yield f"  to be answered by {' or '.join(question.approvers)}"
 
 
-def format_choices(asked: ApprovalRequested) -> str:
+def format_choices(question: ApprovalRequested) -> str:
     """The options of `flowengine approve` that answer it."""
-    choices = f"--choice {'|'.join(map(quote, asked.choices))}"  # They are copied to a shell.
-    if asked.tool:
+    choices = f"--choice {'|'.join(map(quote, question.choices))}"  # They are copied to a shell.
+    if question.tool:
         return f"{choices} [--form OTHER_ARGUMENTS] [--comment WHY]"
-    return f"{choices} --form FILE|JSON" if asked.form is not None else choices
+    return f"{choices} --form FILE|JSON" if question.form is not None else choices
 
 
 def can_ask_person() -> bool:
@@ -62,39 +62,41 @@ def ask_person(store: JournalStore, run_id: str, events: Sequence[Event], only: 
 
     The answer `later`, Ctrl-C and the end of the input leave what is left unanswered.
     """
-    given: list[Given] = []
+    replies: list[Given] = []
     try:
-        for path, asked in open_questions(events).items():
+        for path, question in open_questions(events).items():
             if only in (None, path):
-                found = _ask(store, run_id, events, path, asked)
-                given += [] if found is None else [found]
+                reply = _ask(store, run_id, events, path, question)
+                replies += [] if reply is None else [reply]
     except click.Abort:
         complain("")
-    return given
+    return replies
 
 
 def _ask(
-    store: JournalStore, run_id: str, events: Sequence[Event], path: str, asked: ApprovalRequested
+    store: JournalStore, run_id: str, events: Sequence[Event], path: str, question: ApprovalRequested
 ) -> Given | None:
     who = name_person(events, path, None)
-    for line in describe_question(path, asked):
+    for line in describe_question(path, question):
         complain(line)
-    if not may_answer(who, asked.approvers):
+    if not may_answer(who, question.approvers):
         complain(f"  you are '{who}', who is none of them")
         return None
     later = _LATER
-    while later in map(str.casefold, asked.choices):
+    while later in map(str.casefold, question.choices):
         later = f"({later})"
     while True:
-        choice = _prompt_choice([*asked.choices[:1], *([_CHANGE] if asked.tool else []), *asked.choices[1:], later])
+        choice = _prompt_choice(
+            [*question.choices[:1], *([_CHANGE] if question.tool else []), *question.choices[1:], later]
+        )
         if choice == later:
             return None
-        form = _prompt_form(asked, choice)
-        is_refusal = asked.tool and choice not in (ACCEPT, _CHANGE)
-        comment = _prompt("why (the model reads it)") if is_refusal else "" if asked.tool else _prompt("comment")
-        said = ACCEPT if asked.tool and choice == _CHANGE else choice
+        form = _prompt_form(question, choice)
+        is_refusal = question.tool and choice not in (ACCEPT, _CHANGE)
+        comment = _prompt("why (the model reads it)") if is_refusal else "" if question.tool else _prompt("comment")
+        sent_choice = ACCEPT if question.tool and choice == _CHANGE else choice
         try:
-            return anyio.run(partial(answer, store, run_id, path, said, comment=comment, by=who, form=form))
+            return anyio.run(partial(answer, store, run_id, path, sent_choice, comment=comment, by=who, form=form))
         except ApprovalError as error:
             complain(f"  {error}")
 
@@ -102,50 +104,50 @@ def _ask(
 def _prompt_choice(choices: Sequence[str]) -> str:
     """One of the choices, or the beginning of one; nothing is the last of them."""
     while True:
-        said = _prompt(" / ".join(choices)).casefold() or choices[-1]
-        exact = [each for each in choices if each.casefold() == said]
-        found = exact or [each for each in choices if each.casefold().startswith(said)]
-        if len(found) == 1:
-            return found[0]
-        complain(f"  choose one of: {', '.join(found or choices)}")
+        text = _prompt(" / ".join(choices)).casefold() or choices[-1]
+        exact = [each for each in choices if each.casefold() == text]
+        matches = exact or [each for each in choices if each.casefold().startswith(text)]
+        if len(matches) == 1:
+            return matches[0]
+        complain(f"  choose one of: {', '.join(matches or choices)}")
 
 
-def _prompt_form(asked: ApprovalRequested, choice: str) -> Any:
-    """What is filled in beside the choice: field by field, as text or as JSON."""
-    is_left_out = bool(asked.form_for) and choice not in asked.form_for
-    if asked.form is None or is_left_out or (asked.tool and choice != _CHANGE):
+def _prompt_form(question: ApprovalRequested, choice: str) -> Any:
+    """Asks for the form beside the choice: field by field, as text or as JSON."""
+    is_left_out = bool(question.form_for) and choice not in question.form_for
+    if question.form is None or is_left_out or (question.tool and choice != _CHANGE):
         return None
-    properties = asked.form.get("properties")
+    properties = question.form.get("properties")
     fields: Mapping[str, Any] = cast("Mapping[str, Any]", properties) if isinstance(properties, Mapping) else {}
-    before: Mapping[str, Any] = asked.arguments or {}
+    before: Mapping[str, Any] = question.arguments or {}
     if not fields:
         return _read_value(_prompt("as JSON", before or None), {}, before)
-    filled = {name: _prompt_field(name, each, before) for name, each in fields.items()}
-    return {name: value for name, value in filled.items() if value is not _LEFT_OUT}
+    values = {name: _prompt_field(name, each, before) for name, each in fields.items()}
+    return {name: value for name, value in values.items() if value is not _LEFT_OUT}
 
 
 _LEFT_OUT: Final = object()
 
 
 def _prompt_field(name: str, schema: Any, before: Mapping[str, Any]) -> Any:
-    known = before.get(name, _LEFT_OUT)
-    return _read_value(_prompt(name, None if known is _LEFT_OUT else known), schema, known)
+    current = before.get(name, _LEFT_OUT)
+    return _read_value(_prompt(name, None if current is _LEFT_OUT else current), schema, current)
 
 
-def _read_value(said: str, schema: Any, before: Any) -> Any:
+def _read_value(text: str, schema: Any, before: Any) -> Any:
     """The value that a line says: text where the schema wants text, else JSON; an empty line changes nothing."""
-    if not said:
+    if not text:
         return before
     if isinstance(schema, Mapping) and cast("Mapping[str, Any]", schema).get("type") == "string":
-        return said
-    return parse_value(said)
+        return text
+    return parse_value(text)
 
 
 def _prompt(text: str, before: Any = None) -> str:
     """One line of the terminal; `before` is what an empty one leaves as it is."""
-    shown = "" if before is None else f" [{_to_json(before)}]"
-    said: str = click.prompt(f"  {escape_controls(text + shown)}", default="", show_default=False, err=True)
-    return said.strip()
+    default = "" if before is None else f" [{_to_json(before)}]"
+    line: str = click.prompt(f"  {escape_controls(text + default)}", default="", show_default=False, err=True)
+    return line.strip()
 
 
 def _to_json(value: Any) -> str:
@@ -155,10 +157,14 @@ def _to_json(value: Any) -> str:
 def name_person(events: Sequence[Event], node: str | None, by: str | None) -> str:
     """Who answers: where the question names its approvers, a name of one's own choice is refused."""
     waiting = open_questions(events)
-    asked = waiting.get(node) if node is not None else next(iter(waiting.values()), None)
-    if asked is None or not asked.approvers:
+    question = waiting.get(node) if node is not None else next(iter(waiting.values()), None)
+    if question is None or not question.approvers:
         return find_user() if by is None else by
     if by is not None:
-        told = f"the question names its approvers ({', '.join(asked.approvers)}), so who answers is known by the user"
-        raise click.UsageError(f"{told} of this machine, not by --by; others answer by the link that was sent to them")
+        problem = (
+            f"the question names its approvers ({', '.join(question.approvers)}), so who answers is known by the user"
+        )
+        raise click.UsageError(
+            f"{problem} of this machine, not by --by; others answer by the link that was sent to them"
+        )
     return find_account()

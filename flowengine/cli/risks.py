@@ -23,8 +23,8 @@ def list_risk_paths(risks: RiskPaths) -> Iterator[str]:
     for trust in risks.unneeded:
         yield f"{place_text(trust.place)}: nothing needs this `trust`"
     count = len(risks.open)
-    meant = f", and {len(risks.meant)} that {'is' if len(risks.meant) == 1 else 'are'} meant" if risks.meant else ""
-    yield f"{count or 'no'} path{'s' * (count != 1)} of untrusted text to an effect{meant}"
+    accepted = f", and {len(risks.meant)} that {'is' if len(risks.meant) == 1 else 'are'} meant" if risks.meant else ""
+    yield f"{count or 'no'} path{'s' * (count != 1)} of untrusted text to an effect{accepted}"
 
 
 def _describe_risk(risk: RiskPath) -> Iterator[str]:
@@ -58,7 +58,7 @@ def _risk_as_data(risk: RiskPath) -> dict[str, Any]:
         "source": (risk.source, risk.source_node, risk.source_place),
         "effect": (risk.effect, risk.effect_node, risk.effect_place),
     }
-    shown = {
+    data = {
         end: {
             "what": spot.what,
             "node": ".".join(node) or None,
@@ -69,7 +69,7 @@ def _risk_as_data(risk: RiskPath) -> dict[str, Any]:
         for end, (spot, node, place) in ends.items()
     }
     steps = [{"name": step.name, "kind": step.kind, "keys": list(step.keys)} for step in risk.steps]
-    return {**shown, "steps": steps, "meant": risk.meant}
+    return {**data, "steps": steps, "meant": risk.meant}
 
 
 def _place_as_data(position: tuple[str | None, int, int]) -> dict[str, Any]:
@@ -79,7 +79,7 @@ def _place_as_data(position: tuple[str | None, int, int]) -> dict[str, Any]:
 # --- drawn over the graph of the flow
 
 _ORDER: Final[tuple[Risk, ...]] = ("", "passes", "source", "effect")
-"""Of what a node is on several paths, the last of these is shown."""
+"""Roles of a node on a path, weakest first; on several paths the strongest is shown."""
 
 
 def draw_risk_paths(picture: Picture, risks: RiskPaths) -> Picture:
@@ -96,12 +96,12 @@ def draw_risk_paths(picture: Picture, risks: RiskPaths) -> Picture:
             parents.setdefault(step.name, None)
             mark: Risk = "effect" if number == len(steps) - 1 else "source" if number == 0 else "passes"
             if is_open:
-                known: Risk = marks.get(step.name, "")
-                marks[step.name] = mark if _ORDER.index(mark) > _ORDER.index(known) else known
+                current: Risk = marks.get(step.name, "")
+                marks[step.name] = mark if _ORDER.index(mark) > _ORDER.index(current) else current
         for one, other in pairwise(steps):
             _add_edge(edges, _meet(parents, one.name, other.name), is_open)
-    drawn = {node.id for node in picture.nodes}
-    added = [PictureNode(name, kind) for name, kind in kinds.items() if name not in drawn]
+    ids = {node.id for node in picture.nodes}
+    added = [PictureNode(name, kind) for name, kind in kinds.items() if name not in ids]
     nodes = tuple(each._replace(risk=marks.get(each.id, "")) for each in (*added, *picture.nodes))
     count = len(risks.open)
     title = f"{picture.name} · {count or 'no'} path{'s' * (count != 1)} of untrusted text to an effect"
@@ -111,10 +111,10 @@ def draw_risk_paths(picture: Picture, risks: RiskPaths) -> Picture:
 def _add_edge(edges: dict[tuple[str, str], PictureEdge], ends: tuple[str, str] | None, is_open: bool) -> None:
     if ends is None:
         return
-    known = edges.get(ends) or PictureEdge(*ends, (), "declared" if is_open else "undecided")
+    edge = edges.get(ends) or PictureEdge(*ends, (), "declared" if is_open else "undecided")
     words = "untrusted text" if is_open else "meant"
-    labels = known.labels if words in known.labels else (*known.labels, words)
-    edges[ends] = known._replace(labels=labels, critical=known.critical or is_open)
+    labels = edge.labels if words in edge.labels else (*edge.labels, words)
+    edges[ends] = edge._replace(labels=labels, critical=edge.critical or is_open)
 
 
 def _meet(parents: Mapping[str, str | None], one: str, other: str) -> tuple[str, str] | None:
@@ -126,8 +126,8 @@ def _meet(parents: Mapping[str, str | None], one: str, other: str) -> tuple[str,
             line.append(at)
             at = parents.get(at)
         lines.append(line)
-    for left in lines[0]:
-        for right in lines[1]:
-            if parents.get(left) == parents.get(right):
-                return None if left == right else (left, right)
+    for first in lines[0]:
+        for second in lines[1]:
+            if parents.get(first) == parents.get(second):
+                return None if first == second else (first, second)
     return None

@@ -53,9 +53,9 @@ def beginning(events: Sequence[Event]) -> RunStarted:
 
 def node_events(events: Sequence[Event], node: str) -> list[Event]:
     """The events of one node; an unknown name is an error that names the nearest."""
-    known = fold_events(events).nodes
-    if node not in known:
-        raise RunNotFoundError(f"the run has no node '{node}'{did_you_mean(node, known) or _list_some(list(known))}")
+    nodes = fold_events(events).nodes
+    if node not in nodes:
+        raise RunNotFoundError(f"the run has no node '{node}'{did_you_mean(node, nodes) or _list_some(list(nodes))}")
     return [event for event in events if getattr(event, "node", None) == node and not hasattr(event, "outputs")]
 
 

@@ -46,7 +46,7 @@ _ENDS: Final = (NodeFinished, NodeFailed, NodeSkipped, NodeCancelled)
 
 
 class RunOutlook:
-    """Of one run, whose progress somebody else folds."""
+    """Expectations about one run, whose progress somebody else folds."""
 
     def __init__(self, progress: Progress, store: JournalStore | None = None) -> None:
         """`store`: where earlier runs of the flow are; None: nothing is said of the time that is left."""
@@ -56,7 +56,7 @@ class RunOutlook:
         self._follower = LiveFollower()
         self._ended: dict[str, float] = {}
         """Node → when a call of it, or itself, ended last."""
-        self._begun = monotonic()
+        self._start = monotonic()
         self._look_at = 0.0
         self._thread: Thread | None = None
         self._usual: dict[str, Any] = {}
@@ -69,8 +69,8 @@ class RunOutlook:
             self._texts = LiveTexts()
         elif isinstance(event, _ENDS) or (isinstance(event, NodeRecorded) and type(event.record) is ModelCall):
             self._ended[event.node] = event.at
-            heard = self._texts.of(event.node)
-            if heard is not None and heard.asked <= event.at:
+            stream = self._texts.of(event.node)
+            if stream is not None and stream.asked <= event.at:
                 self._texts.settle(event.node)
 
     def hear(self, piece: TokenStreamed) -> None:
@@ -107,7 +107,7 @@ class RunOutlook:
     def _look_back(self) -> None:
         """Have earlier runs read, once; a short run ends before."""
         started = self._progress.started
-        if self._thread is None and started is not None and monotonic() > self._begun + _QUICK:
+        if self._thread is None and started is not None and monotonic() > self._start + _QUICK:
             self._thread = Thread(target=self._read_earlier, args=(started.flow, started.run_id), daemon=True)
             self._thread.start()
 

@@ -57,7 +57,7 @@ class RowMeter:
         self.statuses: Counter[str] = Counter()
         self.were_there = 0
         self.cost = 0.0
-        """What was paid now, as far as it is known."""
+        """USD paid by this command, as far as prices are known."""
         self.is_whole = True
         self.first_errors: dict[str, str] = {}
         """Status → row and error of the first row that ended so."""
@@ -136,20 +136,20 @@ class RowMeter:
         parts = [f"{count:,} {status}" for status, count in self.statuses.most_common()]
         if self.were_there:
             parts.append(f"{self.were_there:,} were done before")
-        left = self.total - self.done
-        if left:
-            parts.append(f"{left:,} left")
+        rest = self.total - self.done
+        if rest:
+            parts.append(f"{rest:,} left")
         paid = format_dollars(self.cost, is_whole=self.is_whole)
         return f"{self.total:,} row{'s' * (self.total != 1)}: {', '.join(parts)}; {paid}, {format_span(self.seconds)}"
 
 
-def rows_exit_code(statuses: Mapping[str, int], left: int) -> int:
+def rows_exit_code(statuses: Mapping[str, int], rest: int) -> int:
     """The exit code of a set of rows: a limit before failures, failures before questions.
 
     >>> rows_exit_code({"succeeded": 2}, 0), rows_exit_code({"failed": 1}, 0), rows_exit_code({}, 3)
     (0, 1, 4)
     """
-    if left or statuses.get("paused") or statuses.get("partial"):
+    if rest or statuses.get("paused") or statuses.get("partial"):
         return 4
     if statuses.get("failed") or statuses.get("refused") or statuses.get("cancelled"):
         return 1
@@ -161,9 +161,9 @@ def rows_exit_code(statuses: Mapping[str, int], left: int) -> int:
 
 def tell_notices(plan: CompiledFlow) -> None:
     """Say before the first row that the stand-in will answer, where nobody chose it, and that nobody will be told."""
-    for told in (plan.stand_in_notice, plan.untold_notice):
-        if told is not None:
-            complain(f"notice: {told}")
+    for notice in (plan.stand_in_notice, plan.untold_notice):
+        if notice is not None:
+            complain(f"notice: {notice}")
 
 
 def how_to_go_on(fresh: bool) -> str:
@@ -217,22 +217,22 @@ class RowsCommand:
                 return self._run(data, rows, store, pace)
 
     def _open_set(self, data: DataFile, store: JournalStore) -> RowSet:
-        chosen = self.options
-        key = dumps([os.path.realpath(chosen.data), data.mapping, self.running.settings.get("model")])
+        options = self.options
+        key = dumps([os.path.realpath(options.data), data.mapping, self.running.settings.get("model")])
         return open_row_set(
-            self.plan, store, data.path.name, key, fresh=chosen.fresh, allow_changed=chosen.allow_changed
+            self.plan, store, data.path.name, key, fresh=options.fresh, allow_changed=options.allow_changed
         )
 
     def _run(self, data: DataFile, rows: RowSet, store: JournalStore, pace: BatchPace | None) -> int:
         meter = RowMeter(data.total, quiet=self._reporting.quiet, is_batched=pace is not None)
-        given = self.running.settings
-        settings = {name: value for name, value in given.items() if name not in (*_BOUNDS, "concurrency")}
+        options = self.running.settings
+        settings = {name: value for name, value in options.items() if name not in (*_BOUNDS, "concurrency")}
         runs = RowRuns(
             plan=self.plan,
             store=store,
             rows=rows,
-            concurrency=given.get("concurrency", CONCURRENCY),
-            budget=Budget(**{name: given.get(name) for name in _BOUNDS}),
+            concurrency=options.get("concurrency", CONCURRENCY),
+            budget=Budget(**{name: options.get(name) for name in _BOUNDS}),
             options=RunOptions(settings=settings, labels=self.labels, allow_changed=self.options.allow_changed),
             retry_failed=self.options.retry_failed,
             heard=meter.hear,
@@ -243,9 +243,9 @@ class RowsCommand:
             complain(f"notice: the flow was edited since; {done:,} finished rows keep their results (--fresh: anew)")
         outputs = list(self.plan.outputs or self.plan.graph.ids)
         output = self.options.output
-        opened = ResultsFile(output, columns=data.columns, outputs=outputs) if output else nullcontext()
+        output_file = ResultsFile(output, columns=data.columns, outputs=outputs) if output else nullcontext()
 
-        written: set[int] = set()
+        numbers: set[int] = set()
 
         async def job() -> bool:
             collector = open_collector(store, rows.id, pace, complain)
@@ -253,7 +253,7 @@ class RowsCommand:
                 async for result in results:
                     if file is not None:
                         file.write(result)
-                        written.add(result.row.number)
+                        numbers.add(result.row.number)
                     elif not self._reporting.json:
                         self.results.json(dumps(to_record(result)))
             return True
@@ -261,12 +261,12 @@ class RowsCommand:
         failure: Exception | None = None
         ended = None
         try:
-            with self.results.alone(), opened as file:
+            with self.results.alone(), output_file as file:
                 try:
                     ended = run_until_interrupted(job)
                 finally:
-                    if file is not None and len(written) < meter.total:  # The file had those that ended before.
-                        for result in runs.read_ended(data.rows(), written):
+                    if file is not None and len(numbers) < meter.total:  # The file had those that ended before.
+                        for result in runs.read_ended(data.rows(), numbers):
                             file.write(result)
         except Exception as error:
             failure = error

@@ -159,11 +159,11 @@ class Selection(NamedTuple):
                 "name a run, or give --flow, --status, --label, --since, --until, --older-than, --ended-since, "
                 "--search, --mark, --session or --waits-for"
             )
-        named = [store.find(each) for each in self.references]
+        run_ids = [store.find(each) for each in self.references]
         lister = RunLister(store)
-        found = lister.page(self.query, limit, patience=PATIENCE).lines if has_filters else ()
-        words = {line.info.run_id: line.word for line in (*lister.list_named(named), *found)}
-        return Chosen(words, frozenset(named))
+        lines = lister.page(self.query, limit, patience=PATIENCE).lines if has_filters else ()
+        words = {line.info.run_id: line.word for line in (*lister.list_named(run_ids), *lines)}
+        return Chosen(words, frozenset(run_ids))
 
 
 def selection(function: Command) -> Command:

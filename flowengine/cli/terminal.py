@@ -109,7 +109,7 @@ class Results:
         self.bytes(f"{text}\n".encode(encoding, "backslashreplace"))
 
     def attempt(self, text: str) -> None:
-        """As `json`, for those who must not raise: the first failure is kept, and what follows it is not written."""
+        """Writes JSON like `json`, but never raises: the first failure is kept, and nothing after it is written."""
         try:
             self.json(text)
         except OSError as error:
@@ -246,25 +246,25 @@ def fit_columns(rows: Sequence[Sequence[str]], width: int, dropped: Sequence[str
     """
     from rich.cells import cell_len
 
-    kept = [[cut_cell(cell, 10_000) for cell in row] for row in rows]
+    cells = [[cut_cell(cell, 10_000) for cell in row] for row in rows]
 
     def widths() -> list[int]:
-        return [max(cell_len(row[column]) for row in kept) for column in range(len(kept[0]))]
+        return [max(cell_len(row[column]) for row in cells) for column in range(len(cells[0]))]
 
     for name in dropped:
-        if sum(widths()) + 2 * (len(kept[0]) - 1) <= width:
+        if sum(widths()) + 2 * (len(cells[0]) - 1) <= width:
             break
-        if name in kept[0] and len(kept[0]) > 1:
-            column = kept[0].index(name)
-            kept = [[*row[:column], *row[column + 1 :]] for row in kept]
-    while (over := sum(found := widths()) + 2 * (len(found) - 1) - width) > 0:
-        column = found.index(max(found))
-        if found[column] <= 6:
+        if name in cells[0] and len(cells[0]) > 1:
+            column = cells[0].index(name)
+            cells = [[*row[:column], *row[column + 1 :]] for row in cells]
+    while (over := sum(sizes := widths()) + 2 * (len(sizes) - 1) - width) > 0:
+        column = sizes.index(max(sizes))
+        if sizes[column] <= 6:
             break
-        room = max(6, found[column] - over)
-        for row in kept:
+        room = max(6, sizes[column] - over)
+        for row in cells:
             row[column] = cut_cell(row[column], room)
-    return kept
+    return cells
 
 
 def format_table(rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> list[str]:

@@ -51,7 +51,7 @@ class RunStanding:
 
     def __init__(self, store: JournalStore, run_id: str) -> None:
         self._store, self._run_id = store, run_id
-        self._said: tuple[str, ...] = ()
+        self._lines: tuple[str, ...] = ()
         self._not_before = 0.0
         self.is_in_queue = False
 
@@ -69,8 +69,8 @@ class RunStanding:
             if standing is None
             else tuple(_format_standing(standing))
         )
-        said, self._said = self._said, lines
-        return [line for line in lines if line not in said]
+        before, self._lines = self._lines, lines
+        return [line for line in lines if line not in before]
 
 
 def follow(store: JournalStore, run_id: str, reporting: Reporting, results: Results, pause: float = 0.1) -> Progress:
@@ -79,17 +79,17 @@ def follow(store: JournalStore, run_id: str, reporting: Reporting, results: Resu
     One that is in a queue has no last event; where the tree is drawn, one that waits for a person is watched on.
     `pause`: seconds between two looks at the store.
     """
-    watch, seen = ProgressWatch(reporting, results, store=store), 0
+    watch, count = ProgressWatch(reporting, results, store=store), 0
     following = RunStanding(store, run_id)
     with watch.shown(), suppress(KeyboardInterrupt):
         while True:
             if not reporting.quiet and not reporting.events:
                 watch.outlook.read(run_id)
             with only_looking():
-                events = store.events(run_id, seen)
+                events = store.events(run_id, count)
             for event in events:
                 watch(event)
-                seen += 1
+                count += 1
             watch.tell_progress()
             progress = watch.fold()
             for line in following.news(now=progress.finished is not None and not events):

@@ -69,41 +69,41 @@ def command(
     """
     if here and no_resume:
         raise click.UsageError("--here and --no-resume exclude each other")
-    filled = None if form is None else _read_form(form)
-    with open_journal(running.store) as kept:
-        run_id = kept.find(reference) if reference != "@last" else _find_last_asking(kept, running)
-        queue = None if here else queue_of(kept, beginning(read(kept, run_id)))
+    form_values = None if form is None else _read_form(form)
+    with open_journal(running.store) as journal:
+        run_id = journal.find(reference) if reference != "@last" else _find_last_asking(journal, running)
+        queue = None if here else queue_of(journal, beginning(read(journal, run_id)))
         if queue is not None and no_resume:
-            hold(kept, run_id)
+            hold(journal, run_id)
         if choice is None:
-            given = _ask_here(kept, run_id, node)
-            if given is None:
+            reply = _ask_here(journal, run_id, node)
+            if reply is None:
                 return 3
         else:
-            who = name_person(read(kept, run_id), node, by)
-            give = partial(answer, kept, run_id, node, choice, comment=comment, by=who, form=filled)
-            given = anyio.run(give)
+            who = name_person(read(journal, run_id), node, by)
+            give = partial(answer, journal, run_id, node, choice, comment=comment, by=who, form=form_values)
+            reply = anyio.run(give)
             if not running.reporting.quiet:
-                complain(f"run {run_id}: '{choice}' is the answer of node '{given.node}'")
-        if given.writer is not None:
+                complain(f"run {run_id}: '{choice}' is the answer of node '{reply.node}'")
+        if reply.writer is not None:
             if not running.reporting.quiet:
-                complain(f"  kept; the {given.writer} that writes the run takes it in")
+                complain(f"  kept; the {reply.writer} that writes the run takes it in")
             return 0
         if queue is not None and not no_resume:
-            return _requeue_run(kept, run_id, queue, running)
+            return _requeue_run(journal, run_id, queue, running)
     if no_resume:
         complain(f"  to go on: {format_command('resume', run_id, running.store)}")
         return 0
     return resume_run(run_id, running, may_be_busy=True)  # Whoever took it up meanwhile has read the answer.
 
 
-def _find_last_asking(kept: JournalStore, running: RunningOptions) -> str:
+def _find_last_asking(journal: JournalStore, running: RunningOptions) -> str:
     """The newest run that has an open question, also while its other nodes go on; it is told which one that is."""
-    index = run_index_of(kept)
+    index = run_index_of(journal)
     stopped, at_work = (index.find(RunsAsked(status=each), _MOST_READ).infos for each in ("waiting", "running"))
     for info in sorted((*stopped, *at_work), key=lambda each: each.started, reverse=True):
         try:
-            asks = bool(open_questions(read(kept, info.run_id)))
+            asks = bool(open_questions(read(journal, info.run_id)))
         except (RunNotFoundError, StoreCorruptError, StoreVersionError):
             continue  # It is told of where it is named.
         if asks:
@@ -113,25 +113,25 @@ def _find_last_asking(kept: JournalStore, running: RunningOptions) -> str:
     raise RunNotFoundError(f"no run '@last': none in {format_store(running.store)} waits for an answer")
 
 
-def _ask_here(kept: JournalStore, run_id: str, node: str | None) -> Given | None:
+def _ask_here(journal: JournalStore, run_id: str, node: str | None) -> Given | None:
     """The last answer of the person at the terminal; None where none was given. `UsageError` without a terminal."""
-    events = read(kept, run_id)
-    asked = open_questions(events)
-    meant = {name: each for name, each in asked.items() if node in (None, name)}
-    if not can_ask_person() or not meant:
-        told = [
-            f"\n  {line}" for name, each in (meant or asked).items()
+    events = read(journal, run_id)
+    questions = open_questions(events)
+    matching = {name: each for name, each in questions.items() if node in (None, name)}
+    if not can_ask_person() or not matching:
+        hints = [
+            f"\n  {line}" for name, each in (matching or questions).items()
             for line in (*describe_question(name, each), format_choices(each))
         ]  # fmt: skip
-        raise click.UsageError(f"Missing option '--choice'.{''.join(told)}")
-    given = ask_person(kept, run_id, events, node)
-    return given[-1] if given else None
+        raise click.UsageError(f"Missing option '--choice'.{''.join(hints)}")
+    replies = ask_person(journal, run_id, events, node)
+    return replies[-1] if replies else None
 
 
-def _requeue_run(kept: JournalStore, run_id: str, queue: str, running: RunningOptions) -> int:
+def _requeue_run(journal: JournalStore, run_id: str, queue: str, running: RunningOptions) -> int:
     from flowengine.runtime.queue.run_queue import queue_store, requeue  # Needs its extra.
 
-    anyio.run(partial(requeue, queue_store(kept), run_id, settings=running.settings))
+    anyio.run(partial(requeue, queue_store(journal), run_id, settings=running.settings))
     if not running.reporting.quiet:
         complain(f"  it goes on in a worker of queue '{queue}'")
     return 0

@@ -68,35 +68,37 @@ def command(
     place, results = choose_store(store), Results()
     if not keeps(place):
         raise click.UsageError("a store in memory holds no runs of before")
-    with open_journal(place) as kept:
-        run_id = kept.find(reference)
-        past = read(kept, run_id)
+    with open_journal(place) as journal:
+        run_id = journal.find(reference)
+        past = read(journal, run_id)
         with results.alone():
             plan = load_flow_of_run(beginning(past), file, settings_of(past).get("model")).plan
         recorded = RecordedCall(past, seq, plan)
         texts = _change_texts(recorded.call.messages, messages)
         changed = ChangedCall(recorded, texts, model or "", read_change(None, None, options))
         if again:
-            changed = _find_unasked(kept, changed)
+            changed = _find_unasked(journal, changed)
         with results.alone():
             flow = changed.make_flow()
-        known = _events_of(kept, changed.run_id)
-        if known is None or read_answer(known)[0] is None or read_answer(known)[2]:
+        earlier = _events_of(journal, changed.run_id)
+        if earlier is None or read_answer(earlier)[0] is None or read_answer(earlier)[2]:
             limits = {} if max_cost is None else {"cost_usd": max_cost}
             with results.alone():
-                asked = run_until_interrupted(lambda: ask_call(changed, flow, kept, limits, known=known is not None))
-            if asked is None:
+                outcome = run_until_interrupted(
+                    lambda: ask_call(changed, flow, journal, limits, known=earlier is not None)
+                )
+            if outcome is None:
                 complain("interrupted")
                 return INTERRUPTED
-        call, score, problem = read_answer(_events_of(kept, changed.run_id) or ())
+        call, score, problem = read_answer(_events_of(journal, changed.run_id) or ())
     try:
         changed.change()
         keep, refusal = changed.command(["--store", without_password(store)] if store else []), ""
     except InputError as error:
         keep, refusal = "", str(error)
     if as_json:
-        found = {"run_id": changed.run_id, "before": recorded.call, "after": call, "error": problem, "keep": keep}
-        results.value({**found, "score_before": recorded.score, "score_after": score})
+        comparison = {"run_id": changed.run_id, "before": recorded.call, "after": call, "error": problem, "keep": keep}
+        results.value({**comparison, "score_before": recorded.score, "score_after": score})
     elif call is not None:
         results.lines(_format_answers(recorded, call, score))
         complain(f"asked as run {changed.run_id}; {f'to keep it: {keep}' if keep else refusal}")

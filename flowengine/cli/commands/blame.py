@@ -57,10 +57,10 @@ def command(
         loaded = load_eval(file, environ=load_environment())
     path = loaded.flow_path
     commits = [revision_of(path, each.removeprefix(PREFIX)) for each in (good, bad)]
-    with tree_at(path, commits[0]) as then, tree_at(path, commits[1]) as now, open_journal(store) as kept:
-        asked = Blame(
+    with tree_at(path, commits[0]) as then, tree_at(path, commits[1]) as now, open_journal(store) as journal:
+        blame = Blame(
             file=loaded,
-            store=kept,
+            store=journal,
             good=then,
             bad=now,
             scorer=scorer,
@@ -70,7 +70,7 @@ def command(
             tell=(lambda text: None) if quiet else complain,
         )
         with results.alone():
-            report = run_until_interrupted(asked.run)
+            report = run_until_interrupted(blame.run)
     if report is None:
         complain("interrupted\n  the same command takes what was paid from its runs")
         return INTERRUPTED

@@ -68,8 +68,8 @@ def command(
         complain(f"error: run {run_id} is left out: {error}")
 
     query = RunQuery(flow, "", labels, started_from=None if since is None else time() - since)
-    with open_journal(store) as kept:
-        rows, whole = spending_of(kept, query.select(kept.list()), by, tell)
+    with open_journal(store) as journal:
+        rows, whole = spending_of(journal, query.select(journal.list()), by, tell)
     results = Results()
     if form == "json":
         results.value({"groups": [_to_object(row, by) for row in rows], "all": _to_object(whole, ())})

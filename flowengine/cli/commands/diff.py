@@ -37,13 +37,13 @@ __all__ = ["command", "format_difference"]
 
 def format_difference(a: RunSide, b: RunSide) -> Iterator[str]:
     """The lines of `flowengine diff` of two runs; only what is not the same is listed below the heads."""
-    found = compare_runs(a, b)
+    comparison = compare_runs(a, b)
     yield from format_table([["", a.run_id, b.run_id, ""], *_format_heads(a, b)])
-    if found.first is not None:
-        yield from ("", f"first differs at {found.first.path}: {', '.join(found.first.differs)}")
-    if found.causes:
+    if comparison.first is not None:
+        yield from ("", f"first differs at {comparison.first.path}: {', '.join(comparison.first.differs)}")
+    if comparison.causes:
         yield from ("", "likely causes")
-        for cause in found.causes:
+        for cause in comparison.causes:
             yield from _format_cause(cause)
     parts: Sequence[tuple[str, Mapping[str, Any], Mapping[str, Any]]] = (
         ("outputs", outputs_of(a) or {}, outputs_of(b) or {}),
@@ -53,7 +53,7 @@ def format_difference(a: RunSide, b: RunSide) -> Iterator[str]:
         lines = list(_compare_values(before, after))
         if lines:
             yield from ("", title, *lines)
-    rows = [row for node in found.nodes if node.differs for row in [_format_node(a, b, node.path, node.differs)]]
+    rows = [row for node in comparison.nodes if node.differs for row in [_format_node(a, b, node.path, node.differs)]]
     if rows:
         yield from ("", "nodes")
         yield from indent_lines("\n".join(format_table(rows)))
@@ -135,9 +135,13 @@ def _format_many(sides: Sequence[RunSide]) -> Iterator[str]:
             figure = getattr(own, name)
             rows[-1] += ["" if figure is None else tell(figure), delta_text(getattr(first, name), figure, tell)]
         if side is not sides[0]:
-            found = compare_runs(sides[0], side)
-            causes += ["", side.run_id, *(f"  {each.kind}: {shorten(each.title)}" for each in found.causes)]
-            at = "nothing that matters differs" if found.first is None else f"first differs at {found.first.path}"
+            comparison = compare_runs(sides[0], side)
+            causes += ["", side.run_id, *(f"  {each.kind}: {shorten(each.title)}" for each in comparison.causes)]
+            at = (
+                "nothing that matters differs"
+                if comparison.first is None
+                else f"first differs at {comparison.first.path}"
+            )
             causes.append(f"  {at}")
     yield from format_table(rows, right=(3, 5, 7))
     yield from causes
@@ -145,7 +149,7 @@ def _format_many(sides: Sequence[RunSide]) -> Iterator[str]:
 
 def _to_objects(sides: Sequence[RunSide]) -> list[dict[str, Any]]:
     """A JSON object a run; those behind the first say in what they differ from it."""
-    found: list[dict[str, Any]] = []
+    objects: list[dict[str, Any]] = []
     for side in sides:
         about: dict[str, Any] = {"run_id": side.run_id, "flow": side.progress.flow, "status": side.progress.status}
         about |= {"models": models_of(side), **figures_of(side)._asdict()}
@@ -154,8 +158,8 @@ def _to_objects(sides: Sequence[RunSide]) -> list[dict[str, Any]]:
             about["causes"] = [each._asdict() for each in compared.causes]
             about["first"] = None if compared.first is None else compared.first.path
             about["nodes"] = {each.path: list(each.differs) for each in compared.nodes if each.differs}
-        found.append(about)
-    return found
+        objects.append(about)
+    return objects
 
 
 @click.command("diff", cls=ReadingCommand)
@@ -176,14 +180,14 @@ def command(references: Sequence[str], as_json: bool, html: str | None, unmasked
         raise click.UsageError("--json and --html exclude each other")
     if unmasked and html is None:
         raise click.UsageError("--unmasked goes with --html only: nothing is masked elsewhere")
-    with open_journal(store) as kept:
-        run_ids = [kept.find(each) for each in references]
+    with open_journal(store) as journal:
+        run_ids = [journal.find(each) for each in references]
         if len(run_ids) == 1:
-            before = run_before(kept.list(), run_ids[0])
+            before = run_before(journal.list(), run_ids[0])
             if before is None:
                 raise click.UsageError(f"there is no earlier run of the flow of run '{run_ids[0]}': name two runs")
             run_ids.insert(0, before)
-        recorded = [read(kept, each) for each in run_ids]
+        recorded = [read(journal, each) for each in run_ids]
     if html is not None:
         page = _make_page(recorded if unmasked else [list(mask_events(each)) for each in recorded])
         write_output(html, [page])

@@ -50,7 +50,7 @@ class DoctorFinding(NamedTuple):
     is_fine: bool = True
     """False where something that FlowEngine needs is missing."""
     fault: str = "MISSING"
-    """What it is called where it is not fine."""
+    """The word printed in front when `is_fine` is false."""
     is_there: bool = True
     """False where something is absent that not everybody needs."""
 
@@ -132,43 +132,45 @@ def _check_extras() -> Iterator[DoctorFinding]:
 def _probe_models(environ: Mapping[str, str], project: Project, models: Sequence[str]) -> Iterator[DoctorFinding]:
     """Sends a request to each model in use, except the stand-in."""
     place = ProbePlace(environ, project.providers, project.default_provider, project.models)
-    chosen = default_model(environ).name
-    asked = [each for each in dict.fromkeys([chosen, *models]) if not is_stand_in(each)]
-    for answer in anyio.run(probe, place, asked):
+    default = default_model(environ).name
+    names = [each for each in dict.fromkeys([default, *models]) if not is_stand_in(each)]
+    for answer in anyio.run(probe, place, names):
         yield DoctorFinding(f"probe {answer.subject}", answer.text, answer.is_fine, "FAILED")
 
 
 def _check_dot() -> DoctorFinding:
     """Graphviz's program is optional: our pictures have a layout of their own, and the extra `png` draws PNG."""
-    found = shutil.which("dot")
-    if found is None:
+    dot = shutil.which("dot")
+    if dot is None:
         lacks = "not found; it draws PNG where the extra png is missing, and what `flow.graphviz()` renders"
         return DoctorFinding("dot", lacks, is_there=False)
     try:
-        asked = subprocess.run([found, "-V"], capture_output=True, text=True, timeout=10, check=False)
+        version = subprocess.run([dot, "-V"], capture_output=True, text=True, timeout=10, check=False)
     except (OSError, subprocess.SubprocessError) as error:
-        return DoctorFinding("dot", f"{found} does not run: {error}", is_there=False)
-    return DoctorFinding("dot", f"{found} ({(asked.stderr or asked.stdout).strip()})", is_there=not asked.returncode)
+        return DoctorFinding("dot", f"{dot} does not run: {error}", is_there=False)
+    return DoctorFinding(
+        "dot", f"{dot} ({(version.stderr or version.stdout).strip()})", is_there=not version.returncode
+    )
 
 
 def _list_reach(flow: str, spec: FlowSpec) -> Iterator[DoctorFinding]:
     """Lists what a flow may start, call and execute."""
-    found = list_reach(spec, project_of(Path(flow))[0])
-    for each in found:
+    reach = list_reach(spec, project_of(Path(flow))[0])
+    for each in reach:
         yield DoctorFinding(flow, f"{each.kind} {each.what}")
-    if not found:
+    if not reach:
         yield DoctorFinding(flow, "starts nothing, and calls only models")
 
 
 def _check_sandbox() -> DoctorFinding:
     """Scripts of skills and code of flows run in it."""
-    held = verdict(project_of(None)[0].root)
-    told = "holds" if held.holds else f"none ({held.reason}); flows with code are refused"
-    return DoctorFinding("sandbox", told, is_there=held.holds)
+    sandbox = verdict(project_of(None)[0].root)
+    text = "holds" if sandbox.holds else f"none ({sandbox.reason}); flows with code are refused"
+    return DoctorFinding("sandbox", text, is_there=sandbox.holds)
 
 
 def _check_dotenv(root: Path) -> DoctorFinding:
-    """Which file holds variables for the project, and the one that may be meant where there is none of that name."""
+    """Names the file that holds variables for the project, or the one that may be meant where there is none."""
     name = dotenv_name(os.environ)
     if (file := find_dotenv(root, os.environ)) is not None:
         planted = is_planted(file)
@@ -181,15 +183,15 @@ def _check_dotenv(root: Path) -> DoctorFinding:
 def _check_models(environ: Mapping[str, str], project: Project) -> Iterator[DoctorFinding]:
     vendors = (*VENDORS.values(), *OTHERS.values())
     variables = [name for vendor in vendors for name in (*vendor.key_variables, *vendor.base_variables)]
-    known = [name for name in dict.fromkeys(variables) if environ.get(name)]
+    keys = [name for name in dict.fromkeys(variables) if environ.get(name)]
     yield DoctorFinding(
-        "keys and addresses", ", ".join(f"{name} is set" for name in known) or "none is set", is_there=bool(known)
+        "keys and addresses", ", ".join(f"{name} is set" for name in keys) or "none is set", is_there=bool(keys)
     )
     if packaged := packaged_vendors():
-        shown = ", ".join(f"{name} ({package_of(point)})" for name, point in packaged.items())
-        yield DoctorFinding("models of packages", shown)
-    chosen = default_model(environ)
-    yield _check_default_model(chosen, environ, project)
+        packages = ", ".join(f"{name} ({package_of(point)})" for name, point in packaged.items())
+        yield DoctorFinding("models of packages", packages)
+    default_choice = default_model(environ)
+    yield _check_default_model(default_choice, environ, project)
     yield from (_check_named_model(name, environ, project) for name in project.models)
     default = default_vendor(environ, project.default_provider)
     others = (
@@ -205,42 +207,42 @@ def _check_named_model(name: str, environ: Mapping[str, str], project: Project) 
     except ModelConfigError as error:
         return DoctorFinding(f"model {name}", str(error), is_fine=False)
     key = find_key_source(choice.provider, environ, own, project.providers.get(choice.provider))
-    told = {
+    endings = {
         "none": "",
         "elsewhere": "",
         "command": f"; its key comes from the command '{key.name}'",
         "variable": f"; its key is in {key.name}, which is {'set' if key.is_set else 'not set'}",
     }
-    return DoctorFinding(f"model {name}", f"{choice.provider}/{choice.name}{told[key.kind]}")
+    return DoctorFinding(f"model {name}", f"{choice.provider}/{choice.name}{endings[key.kind]}")
 
 
 def _check_vendors(providers: Mapping[str, ProviderSettings]) -> Iterator[DoctorFinding]:
     """Lists which client serves each vendor."""
-    said = {name: settings.adapter for name, settings in providers.items()}
+    adapters = {name: settings.adapter for name, settings in providers.items()}
     names = [vendor.name for vendor in (*VENDORS.values(), *OTHERS.values()) if not vendor.is_stand_in]
-    native = [name for name in names if served_natively(name, said.get(name))]
+    native = [name for name in names if served_natively(name, adapters.get(name))]
     moved = [name for name in names if name not in native and served_natively(name)]
-    told = f"; of these {', '.join(moved)} since the project file says so" if moved else ""
+    note = f"; of these {', '.join(moved)} since the project file says so" if moved else ""
     yield DoctorFinding("asked over HTTP", ", ".join(native))
-    yield DoctorFinding("asked through litellm", f"{', '.join(name for name in names if name not in native)}{told}")
+    yield DoctorFinding("asked through litellm", f"{', '.join(name for name in names if name not in native)}{note}")
 
 
-def _check_default_model(chosen: DefaultModel, environ: Mapping[str, str], project: Project) -> DoctorFinding:
+def _check_default_model(default: DefaultModel, environ: Mapping[str, str], project: Project) -> DoctorFinding:
     try:
-        choice = find_meaning(chosen.name, project.models, environ, project.default_provider).choice
+        choice = find_meaning(default.name, project.models, environ, project.default_provider).choice
     except ModelConfigError as error:
         return DoctorFinding("default model", str(error), is_fine=False)
-    if chosen.notice:
-        return DoctorFinding("default model", f"{chosen.name} (a stand-in, no language model)", is_there=False)
-    return DoctorFinding("default model", f"{chosen.name} (goes to {choice.provider}, since {choice.because})")
+    if default.notice:
+        return DoctorFinding("default model", f"{default.name} (a stand-in, no language model)", is_there=False)
+    return DoctorFinding("default model", f"{default.name} (goes to {choice.provider}, since {choice.because})")
 
 
 def _check_project() -> DoctorFinding:
     project, problems = project_of(None)
     if problems:
         return DoctorFinding("project", "; ".join(str(each) for each in problems), is_fine=False)
-    found = f"no project file; the root is {project.root}" if project.file is None else str(project.file)
-    return DoctorFinding("project", found)
+    text = f"no project file; the root is {project.root}" if project.file is None else str(project.file)
+    return DoctorFinding("project", text)
 
 
 def _check_notify(environ: Mapping[str, str], project: Project) -> Iterator[DoctorFinding]:
@@ -249,13 +251,13 @@ def _check_notify(environ: Mapping[str, str], project: Project) -> Iterator[Doct
         return
     from flowengine.nodes.notify.links import find_signer  # Few projects tell anybody.
 
-    named = ", ".join(f"{name} ({each.type})" for name, each in project.notify.channels.items()) or "no channel"
+    channels = ", ".join(f"{name} ({each.type})" for name, each in project.notify.channels.items()) or "no channel"
     try:
         find_signer(environ)
     except DefinitionError as error:
         yield DoctorFinding("notify", str(error), is_fine=False)
     else:
-        yield DoctorFinding("notify", f"{named}; links lead to {project.notify.url}")
+        yield DoctorFinding("notify", f"{channels}; links lead to {project.notify.url}")
     for name in project.notify.variables:
         if not environ.get(name):
             yield DoctorFinding("notify", f"the environment variable {name} is not set", is_fine=False)
@@ -264,15 +266,15 @@ def _check_notify(environ: Mapping[str, str], project: Project) -> Iterator[Doct
 def _check_store(store: str) -> DoctorFinding:
     """Read what is there, and see whether it can be written; nothing is left behind."""
     try:
-        with open_journal(store) as kept:
-            count = len(kept.list())
+        with open_journal(store) as journal:
+            count = len(journal.list())
     except FlowEngineError as error:
         return DoctorFinding("store", str(error), is_fine=False)
-    file, shown = Path(store.removeprefix("sqlite:///")).expanduser(), without_password(store)
+    file, address = Path(store.removeprefix("sqlite:///")).expanduser(), without_password(store)
     refusal = _find_write_refusal(file) if keeps(store) and "://" not in store.removeprefix("sqlite://") else None
     if refusal is not None:
-        return DoctorFinding("store", f"{shown} cannot be written: {refusal}", is_fine=False)
-    return DoctorFinding("store", f"{shown} ({count} run{'s' * (count != 1)})")
+        return DoctorFinding("store", f"{address} cannot be written: {refusal}", is_fine=False)
+    return DoctorFinding("store", f"{address} ({count} run{'s' * (count != 1)})")
 
 
 def _find_write_refusal(file: Path) -> str | None:

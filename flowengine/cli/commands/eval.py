@@ -99,12 +99,12 @@ def run_eval(
     require_statistics()
     with results.alone():
         loaded = load_eval(file, model=model, environ=load_environment())
-    wanted = parse_bounds(bounds, list(loaded.spec.scorers))
-    with open_journal(store) as kept:
+    thresholds = parse_bounds(bounds, list(loaded.spec.scorers))
+    with open_journal(store) as journal:
         prepare = partial(
             EvalRun,
             file=loaded,
-            store=kept,
+            store=journal,
             fresh=fresh,
             first_rows=first_rows,
             concurrency=concurrency,
@@ -125,21 +125,21 @@ def run_eval(
             if before is None:
                 return INTERRUPTED
         elif against is not None:
-            before = load_set(kept, find_set(list_sets(kept, loaded.name), against).id)
+            before = load_set(journal, find_set(list_sets(journal, loaded.name), against).id)
         run = prepare(against=before)
-        made = _run(run, results, quiet=quiet)
-        if made is None:
+        result = _run(run, results, quiet=quiet)
+        if result is None:
             return INTERRUPTED
-        report = make_report(made, before, wanted)
+        report = make_report(result, before, thresholds)
     _tell(report, form, results, file)
     if html is not None:
         write_output(html, [report_page(report)])
-    if not made.finished:
+    if not result.finished:
         is_limited = run.ledger.has_refused
         reason = "a limit was reached" if is_limited else "a batch could not be looked at"
         complain(f"{reason}: {how_to_go_on(fresh)}")
         return 4 if is_limited else 1
-    reason = made.reason_of_no_score()
+    reason = result.reason_of_no_score()
     if reason is not None:
         complain(f"nothing could be scored: {reason}")
     return 1 if report.under or reason is not None else 0
@@ -153,12 +153,12 @@ def _run(run: EvalRun, results: Results, *, quiet: bool) -> EvalSet | None:
     run.heard = meter.hear
     try:
         with results.alone():
-            made = run_until_interrupted(run.run)
+            result = run_until_interrupted(run.run)
     finally:
         meter.end()
-    if made is None:
+    if result is None:
         complain(f"interrupted\n  {how_to_go_on(run.fresh)}")
-    return made
+    return result
 
 
 @contextmanager
@@ -180,8 +180,8 @@ def _tell(report: EvalReport, form: str, results: Results, file: str) -> None:
         results.lines(to_annotations(report, file))
         summary = os.environ.get("GITHUB_STEP_SUMMARY")
         if summary:
-            with tells_refusals(summary), open(summary, "a", encoding="utf-8", errors="backslashreplace") as made:
-                made.write(to_markdown(report))
+            with tells_refusals(summary), open(summary, "a", encoding="utf-8", errors="backslashreplace") as stream:
+                stream.write(to_markdown(report))
         else:
             results.document(to_markdown(report).rstrip("\n"))
     else:
@@ -195,16 +195,16 @@ def _tell(report: EvalReport, form: str, results: Results, file: str) -> None:
 @command.command("init")
 @click.argument("flow", metavar="FLOW")
 @store_option
-@click.option("--runs", "chosen", metavar="RUNS", help="Which: 'status=succeeded since=30d label.team=a limit=200'.")
+@click.option("--runs", "selection", metavar="RUNS", help="Which: 'status=succeeded since=30d label.team=a limit=200'.")
 @click.option("-o", "--output", metavar="FILE", help="The eval to write.  [default: beside FLOW]")
 @click.option("--mask", is_flag=True, help="Without personal data and secrets.")
 @click.option("--force", is_flag=True, help="Also over files that are there.")
-def init(flow: str, store: str | None, chosen: str | None, output: str | None, mask: bool, force: bool) -> int:
+def init(flow: str, store: str | None, selection: str | None, output: str | None, mask: bool, force: bool) -> int:
     """Write an eval of the flow in FLOW from runs that the store has: their inputs, and their outputs as expected."""
     loaded = Flow.from_yaml(flow, environ=load_environment())
-    with open_journal(store) as kept:
-        written = write_eval(loaded, Path(flow), kept, chosen or "", output=output, mask=mask, force=force)
-    for path in written.files:
+    with open_journal(store) as journal:
+        new_eval = write_eval(loaded, Path(flow), journal, selection or "", output=output, mask=mask, force=force)
+    for path in new_eval.files:
         complain(f"wrote {path}")
-    complain(f"{written.rows:,} rows; to run it: flowengine eval {written.files[0]}")
+    complain(f"{new_eval.rows:,} rows; to run it: flowengine eval {new_eval.files[0]}")
     return 0

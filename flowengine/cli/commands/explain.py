@@ -23,15 +23,15 @@ def explain_command(code: str | None) -> int:
         for name, each in CODES.items():
             results.line(f"{name}  {each.title}")
         return 0
-    found = CODES.get(code.upper())
-    if found is None:
+    entry = CODES.get(code.upper())
+    if entry is None:
         raise click.UsageError(f"there is no code '{code}'{did_you_mean(code.upper(), CODES)}")
-    results.line(f"{code.upper()}: {found.title}")
+    results.line(f"{code.upper()}: {entry.title}")
     results.line("")
-    results.line(found.explanation)
+    results.line(entry.explanation)
     results.line("")
     results.line("for example:")
-    for line in found.example.splitlines():
+    for line in entry.example.splitlines():
         results.line(f"    {line}")
     return 0
 

@@ -60,11 +60,11 @@ def export_command(selected: Selection, limit: int | None, file: str | None, unm
     is a list, too. It asks nothing of any server. Personal data and secrets are masked, as far as patterns find them.
     Small files are in it with --unmasked only.
     """
-    with open_journal(store) as kept:
-        return write_page(kept, selected.choose(kept, limit).runs, file, unmasked=unmasked)
+    with open_journal(store) as journal:
+        return write_page(journal, selected.choose(journal, limit).runs, file, unmasked=unmasked)
 
 
-def write_page(kept: JournalStore, words: Mapping[str, str], file: str | None, *, unmasked: bool) -> int:
+def write_page(journal: JournalStore, words: Mapping[str, str], file: str | None, *, unmasked: bool) -> int:
     """Write the page of these runs (run → how it stands); 1 where some of several cannot be read."""
     from visualize.viewer.bundle import run_file, runs_file  # A trace needs no page.
 
@@ -74,22 +74,22 @@ def write_page(kept: JournalStore, words: Mapping[str, str], file: str | None, *
         return 0
     if file is None and results.on_terminal:
         raise click.UsageError("a page is no text for a terminal: write it to a file with -o FILE")
-    left: list[str] = []
+    missing: list[str] = []
     pieces = (
-        runs_file(kept, words, left.append, unmasked=unmasked)
+        runs_file(journal, words, missing.append, unmasked=unmasked)
         if len(words) > 1
-        else [run_file(kept, next(iter(words)), unmasked=unmasked)]
+        else [run_file(journal, next(iter(words)), unmasked=unmasked)]
     )
     if file is None:
         for piece in pieces:
             results.bytes(piece.encode())
     else:
         size = write_output(file, pieces)
-        runs = f"{len(words) - len(left):,} runs, " if len(words) > 1 else ""
+        runs = f"{len(words) - len(missing):,} runs, " if len(words) > 1 else ""
         complain(f"{file}: {runs}{size:,} bytes")
-    for each in left:
+    for each in missing:
         complain(f"left: {each}")
-    return 1 if left else 0
+    return 1 if missing else 0
 
 
 # --- `flowengine telemetry`
@@ -105,8 +105,8 @@ def telemetry_command(
     references: tuple[str, ...], otlp: str | None, output: str | None, content: bool, store: str | None
 ) -> int:
     """Export the spans of RUNs: ids, starts of ids, or @last. The journal has all of it, so runs cost nothing more."""
-    with open_journal(store) as kept:
-        traces = [spans_of(read(kept, kept.find(each)), content=content) for each in references]
+    with open_journal(store) as journal:
+        traces = [spans_of(read(journal, journal.find(each)), content=content) for each in references]
     if otlp is not None:
         return _send(traces, otlp)
     lines = [line for spans in traces for line in lines_of(spans)]
@@ -118,11 +118,11 @@ def telemetry_command(
 def _send(traces: Sequence[Sequence[Span]], url: str) -> int:
     from flowengine.runtime.telemetry.otel import send  # Only where it is asked for.
 
-    delivery, shown = send(traces, url), show_address(url)
+    delivery, address = send(traces, url), show_address(url)
     if delivery.problem:
-        complain(f"error: {delivery.arrived} of {delivery.spans} spans arrived at {shown}: {delivery.problem}")
+        complain(f"error: {delivery.arrived} of {delivery.spans} spans arrived at {address}: {delivery.problem}")
         return 1
-    complain(f"sent {delivery.spans} spans to {shown}")
+    complain(f"sent {delivery.spans} spans to {address}")
     if delivery.metrics_problem:
         complain(f"its metrics were not taken: {delivery.metrics_problem}")
     return 0

@@ -55,37 +55,37 @@ def command(
     results = Results()
     ending = Path(file or "").suffix.lower()
     if form is None and ending and ending not in _SUFFIXES:
-        known = f"{', '.join(_SUFFIXES)}{did_you_mean(ending, _SUFFIXES)}"
-        raise click.UsageError(f"no format has the ending '{ending}'; give --format, or one of {known}")
-    chosen = form or _SUFFIXES.get(ending, "svg")
-    if file is None and chosen == "png" and results.on_terminal:
+        endings = f"{', '.join(_SUFFIXES)}{did_you_mean(ending, _SUFFIXES)}"
+        raise click.UsageError(f"no format has the ending '{ending}'; give --format, or one of {endings}")
+    picture_format = form or _SUFFIXES.get(ending, "svg")
+    if file is None and picture_format == "png" and results.on_terminal:
         raise click.UsageError("a PNG is no text for a terminal: write it to a file with -o FILE")
-    if chosen not in ("svg", "png") and (theme or heat):
-        raise click.UsageError(f"--theme and --heat are those of an SVG or a PNG, and this is {chosen}")
-    if chosen != "svg" and paper:
-        raise click.UsageError(f"--paper is that of an SVG, and this is {chosen}")
-    look = partial(render, form=chosen, theme=theme or "auto", heat=heat or "", paper=paper or "")
+    if picture_format not in ("svg", "png") and (theme or heat):
+        raise click.UsageError(f"--theme and --heat are those of an SVG or a PNG, and this is {picture_format}")
+    if picture_format != "svg" and paper:
+        raise click.UsageError(f"--paper is that of an SVG, and this is {picture_format}")
+    look = partial(render, form=picture_format, theme=theme or "auto", heat=heat or "", paper=paper or "")
     with results.alone():
-        drawn = _draw(what, look, store, risks)
+        picture = _draw(what, look, store, risks)
     if file is None:
-        results.bytes(drawn if chosen == "png" or drawn.endswith(b"\n") else drawn + b"\n")
+        results.bytes(picture if picture_format == "png" or picture.endswith(b"\n") else picture + b"\n")
     else:
-        write_output(file, [drawn])
+        write_output(file, [picture])
     return 0
 
 
 def _draw(what: str, look: Callable[[Picture], bytes], store: str | None, risks: bool) -> bytes:
-    """Of the flow file where there is one of that name, else of the run."""
+    """Draws the flow file where there is one of that name, else the run."""
     if os.path.exists(what) or what.endswith((".yaml", ".yml")):
         flow = Flow.from_yaml(what)
         return look(_draw_risks(flow.picture(), what) if risks else flow.picture())
     if risks:
         raise click.UsageError(f"--risks draws the ways through a flow file, and there is no file '{what}'")
-    with open_journal(store) as kept:
+    with open_journal(store) as journal:
         try:
-            run_id = kept.find(what)
+            run_id = journal.find(what)
             with reading_record(run_id):
-                return look(picture_of_run(read(kept, run_id)))
+                return look(picture_of_run(read(journal, run_id)))
         except RunNotFoundError as error:
             raise RunNotFoundError(f"there is no file '{what}', and {error}") from error
 

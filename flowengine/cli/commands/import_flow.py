@@ -47,25 +47,25 @@ def command(
         below = where.resolve().relative_to(tree.root).as_posix()
     except ValueError:
         raise InputError(f"'{source}' is not below the folder '{base}' of --root") from None
-    found = find_sources(tree, below, name)
-    if not found:
+    flows = find_sources(tree, below, name)
+    if not flows:
         if where.is_file():
             tree.read_text(below)  # It says so where the file cannot be read at all.
-        known = "; ".join(what for _, what in FORMATS.values())
-        raise InputError(f"nothing in '{source}' can be imported; what can be is: {known}")
-    if len(found) > 1 and len(Path(found[0].file).parts) == len(Path(found[1].file).parts):
-        several = ", ".join(each.file for each in found[:_SHOWN])
-        raise InputError(f"'{source}' holds {len(found)} flows; name one of them: {several}")
-    project = read_source(tree, found[0])
-    written = write_project(project, Path(target), force=force, check=check_with_models, grant=grant)
-    lost, asks = project.ledger.count("lost"), find_asks(project)
+        formats = "; ".join(what for _, what in FORMATS.values())
+        raise InputError(f"nothing in '{source}' can be imported; what can be is: {formats}")
+    if len(flows) > 1 and len(Path(flows[0].file).parts) == len(Path(flows[1].file).parts):
+        several = ", ".join(each.file for each in flows[:_SHOWN])
+        raise InputError(f"'{source}' holds {len(flows)} flows; name one of them: {several}")
+    project = read_source(tree, flows[0])
+    output = write_project(project, Path(target), force=force, check=check_with_models, grant=grant)
+    losses, asks = project.ledger.count("lost"), find_asks(project)
     if as_json:
         elements = [{**each._asdict(), "origin": each.origin._asdict()} for each in project.ledger.elements]
-        told = {"format": found[0].format, "source": found[0].file, "target": target, "files": written.files}
-        Results().value({**told, "elements": elements, "asks": asks, "problems": written.problems})
+        about = {"format": flows[0].format, "source": flows[0].file, "target": target, "files": output.files}
+        Results().value({**about, "elements": elements, "asks": asks, "problems": output.problems})
     else:
         results = Results()
-        results.line(f"{project.format}: {found[0].file} → {target} ({len(written.files)} files)")
+        results.line(f"{project.format}: {flows[0].file} → {target} ({len(output.files)} files)")
         results.line(format_counts(project))
         for each in [one for one in project.ledger.elements if one.outcome == "lost"][:_SHOWN]:
             results.line(" ".join(f"{each.origin}: not mapped: {each.what}: {each.note}".split()))
@@ -74,11 +74,11 @@ def command(
         if asks and not grant:
             file = Path(target, "flowengine.toml")
             results.line(f"nothing of it is allowed yet: it stands in {file}; take the `# ` from what it may have")
-    if len(found) > 1:
-        others = ", ".join(each.file for each in found[1 : 1 + _SHOWN]) + (", …" if len(found) > 1 + _SHOWN else "")
-        complain(f"notice: '{source}' holds {len(found) - 1} more, which come along where this one uses them: {others}")
-    for problem in written.problems:
+    if len(flows) > 1:
+        others = ", ".join(each.file for each in flows[1 : 1 + _SHOWN]) + (", …" if len(flows) > 1 + _SHOWN else "")
+        complain(f"notice: '{source}' holds {len(flows) - 1} more, which come along where this one uses them: {others}")
+    for problem in output.problems:
         complain(str(problem))
-    complain(f"validate: {len(written.errors)} errors" if written.errors else "validate: no errors")
+    complain(f"validate: {len(output.errors)} errors" if output.errors else "validate: no errors")
     complain(f"next: read {Path(target, 'IMPORT.md')}")
-    return 1 if lost or written.errors else 0
+    return 1 if losses or output.errors else 0

@@ -44,7 +44,7 @@ _COMPANION_FILES: Final = {
         "skills/polite-letter/SKILL.md",
     ),
 }
-"""What an example needs beside its own file."""
+"""Files an example needs beside its own."""
 _PROJECT_FILE: Final = """\
 # What the flows of this folder may do. `flowengine explain FE502` lists all keys.
 # allow_calls: modules that `call:` and `tools:` may import. With this file only those in the list; without it, every
@@ -89,10 +89,10 @@ def command(folder: str, name: str | None, listing: bool, agents: bool, skills_f
         for each in examples:
             click.echo(each)
         return 0
-    wanted = "hello" if name is None else name
-    if wanted not in examples:
-        known = did_you_mean(wanted, examples) or f"; there are: {', '.join(examples)}"
-        raise InputError(f"there is no example '{wanted}'{known}")
+    example = "hello" if name is None else name
+    if example not in examples:
+        hint = did_you_mean(example, examples) or f"; there are: {', '.join(examples)}"
+        raise InputError(f"there is no example '{example}'{hint}")
     if not folder.strip():
         raise InputError("FOLDER is empty; '.' is the folder that you are in")
     root = Path(folder)
@@ -102,13 +102,13 @@ def command(folder: str, name: str | None, listing: bool, agents: bool, skills_f
         _write_agent_files(root, skills_folder, force)
         if name is None:
             return 0
-    written = [path for path, text in _list_files(wanted, examples[wanted], root) if _write(root, path, text)]
-    for path in written:
+    files = [path for path, text in _list_files(example, examples[example], root) if _write(root, path, text)]
+    for path in files:
         complain(f"wrote {root / path}")
-    if not written:
+    if not files:
         complain("everything is there already")
     enter = "" if root == Path() else f"cd {shlex.quote(folder)}; "
-    complain(f"next: {enter}flowengine validate {wanted}.yaml; flowengine test")
+    complain(f"next: {enter}flowengine validate {example}.yaml; flowengine test")
     return 0
 
 

@@ -48,9 +48,9 @@ def command(flows: tuple[str, ...], patience: float, on_cancel: str, store: str 
     if sys.stdin is not None and sys.stdin.isatty():
         complain("an MCP client starts this command and speaks to it over stdin; Ctrl-C ends it")
     places = list(flows) or [os.path.relpath(project_of(None)[0].root)]
-    with open_journal(store, durability) as kept:
+    with open_journal(store, durability) as journal:
         complain(f"runs of {format_store(store)}")
-        anyio.run(_serve, kept, places, patience, on_cancel)
+        anyio.run(_serve, journal, places, patience, on_cancel)
     return 0
 
 
@@ -59,9 +59,9 @@ async def _serve(store: JournalStore, flows: list[str], patience: float, on_canc
     from flowengine.web.service.flow_service import FlowService  # Needs its extra.
 
     settings = McpSettings(patience, "detach" if on_cancel == "detach" else "cancel", find_account())
-    made = FlowService(store, flows, environ=load_environment(), grace=_GRACE)
-    made.check_models()
-    async with made as service, anyio.create_task_group() as tasks:
+    flow_service = FlowService(store, flows, environ=load_environment(), grace=_GRACE)
+    flow_service.check_models()
+    async with flow_service as service, anyio.create_task_group() as tasks:
 
         async def end_at_signal() -> None:
             with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:

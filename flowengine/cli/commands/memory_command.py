@@ -32,7 +32,7 @@ _CONTEXT: Final = "context:"
 _KINDS: Final = (_SESSION, "workspace", "channel", "thread")
 
 
-class _Kept(NamedTuple):
+class _Memory(NamedTuple):
     """Something that is remembered under a name."""
 
     kind: str
@@ -47,55 +47,55 @@ class _Places:
     def __init__(self, store: JournalStore, memories: SQLDatabase | None) -> None:
         self._store, self._memories = store, memories
 
-    def list(self) -> Sequence[_Kept]:
+    def list(self) -> Sequence[_Memory]:
         sessions = sorted(run_index_of(self._store).read_kept(_SESSION).items())
-        found = [_Kept(_SESSION, name, len(kept.get("conversation", ()))) for name, kept in sessions]
+        scopes = [_Memory(_SESSION, name, len(entry.get("conversation", ()))) for name, entry in sessions]
         if self._memories is not None:
             from flowengine.agents.memory.scopes.kept_scopes import list_scopes
 
-            found += [
-                _Kept(each.scope.value, each.scope_id, each.entries, each.last.date().isoformat())
+            scopes += [
+                _Memory(each.scope.value, each.scope_id, each.entries, each.last.date().isoformat())
                 for each in anyio.run(list_scopes, self._memories)
             ]
-        return found
+        return scopes
 
-    def read(self, kept: _Kept) -> Iterable[Mapping[str, Any]]:
-        if kept.kind == _SESSION or self._memories is None:
-            whole: Mapping[str, Any] = to_json_value(self._store.recall(_SESSION, kept.name))
+    def read(self, scope: _Memory) -> Iterable[Mapping[str, Any]]:
+        if scope.kind == _SESSION or self._memories is None:
+            whole: Mapping[str, Any] = to_json_value(self._store.recall(_SESSION, scope.name))
             return [{key.lstrip("="): value for key, value in whole.items()}]
         from flowengine.agents.memory.scopes.kept_scopes import read_scope
 
-        return anyio.run(read_scope, self._memories, _scope_of(kept), kept.name)
+        return anyio.run(read_scope, self._memories, _scope_of(scope), scope.name)
 
-    def remove(self, kept: _Kept) -> None:
-        if kept.kind == _SESSION or self._memories is None:
-            self._store.revise(_SESSION, kept.name, lambda _: None)
+    def remove(self, scope: _Memory) -> None:
+        if scope.kind == _SESSION or self._memories is None:
+            self._store.revise(_SESSION, scope.name, lambda _: None)
             return
         from flowengine.agents.memory.scopes.kept_scopes import remove_scope
 
-        anyio.run(remove_scope, self._memories, _scope_of(kept), kept.name)
+        anyio.run(remove_scope, self._memories, _scope_of(scope), scope.name)
 
-    def check_context(self, kept: _Kept, context: str) -> None:
+    def check_context(self, scope: _Memory, context: str) -> None:
         """`UsageError` where a session keeps no such typed context."""
-        whole: Mapping[str, Any] = self._store.recall(_SESSION, kept.name) or {}
-        known = [name.removeprefix(_CONTEXT) for name in whole if name.startswith(_CONTEXT)]
-        if context not in known:
-            near = did_you_mean(context, known)
-            raise click.UsageError(f"session '{kept.name}' keeps no typed context '{context}'{near}")
+        whole: Mapping[str, Any] = self._store.recall(_SESSION, scope.name) or {}
+        contexts = [name.removeprefix(_CONTEXT) for name in whole if name.startswith(_CONTEXT)]
+        if context not in contexts:
+            near = did_you_mean(context, contexts)
+            raise click.UsageError(f"session '{scope.name}' keeps no typed context '{context}'{near}")
 
-    def remove_context(self, kept: _Kept, context: str) -> None:
+    def remove_context(self, scope: _Memory, context: str) -> None:
         """Take the data of one typed context out of a session: its next run begins with the context's own."""
 
         def leave_out(before: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
             return before and {name: value for name, value in before.items() if name != _CONTEXT + context}
 
-        self._store.revise(_SESSION, kept.name, leave_out)
+        self._store.revise(_SESSION, scope.name, leave_out)
 
 
-def _scope_of(kept: _Kept) -> MemoryScope:
+def _scope_of(scope: _Memory) -> MemoryScope:
     from flowengine.agents.memory.scopes.memories import MemoryScope
 
-    return MemoryScope(kept.kind)
+    return MemoryScope(scope.kind)
 
 
 @click.group("memory")
@@ -123,12 +123,12 @@ def _places(function: Any) -> Any:
 def list_kept(as_json: bool, kind: str | None, memory: str | None, store: str | None) -> int:
     """List sessions and scopes, how much is kept of each, and since when nothing was added."""
     results = Results()
-    with open_journal(store) as opened:
-        found = _chosen(_open(opened, memory).list(), (), kind)
+    with open_journal(store) as journal:
+        scopes = _choose(_open(journal, memory).list(), (), kind)
     if as_json:
-        results.value([each._asdict() for each in found])
-    elif found:
-        rows = [[each.kind, each.name, str(each.entries), each.last] for each in found]
+        results.value([each._asdict() for each in scopes])
+    elif scopes:
+        rows = [[each.kind, each.name, str(each.entries), each.last] for each in scopes]
         results.lines(format_table([["KIND", "NAME", "ENTRIES", "LAST"], *rows], right=[2]))
     else:
         complain("nothing is remembered")
@@ -142,9 +142,9 @@ def show_kept(names: tuple[str, ...], kind: str | None, memory: str | None, stor
     """Print everything that is remembered under these NAMEs, an object of JSON on each line: for an export of one
     person's data, say."""
     results = Results()
-    with open_journal(store) as opened:
-        places = _open(opened, memory)
-        for each in _chosen(places.list(), names, kind):
+    with open_journal(store) as journal:
+        places = _open(journal, memory)
+        for each in _choose(places.list(), names, kind):
             for entry in places.read(each):
                 results.json(json.dumps({"kind": each.kind, "name": each.name, **entry}, ensure_ascii=False))
     return 0
@@ -161,21 +161,21 @@ def remove_kept(
     """Remove for good what is remembered under these NAMEs. A run that began before still has what it began with."""
     if context is not None and kind not in (None, _SESSION):
         raise click.UsageError(f"--context is one of a session's, and a {kind} has none")
-    with open_journal(store) as opened:
-        places = _open(opened, memory)
-        chosen = _chosen(places.list(), names, kind if context is None else _SESSION)
+    with open_journal(store) as journal:
+        places = _open(journal, memory)
+        scopes = _choose(places.list(), names, kind if context is None else _SESSION)
         if context is not None:
-            _remove_context(places, chosen, context, dry_run=dry_run)
+            _remove_context(places, scopes, context, dry_run=dry_run)
             return 0
-        for each in chosen:
+        for each in scopes:
             if not dry_run:
                 places.remove(each)
-            told = "would remove" if dry_run else "removed"
-            complain(f"{told} {each.kind} '{each.name}': {each.entries} {'entry' if each.entries == 1 else 'entries'}")
+            verb = "would remove" if dry_run else "removed"
+            complain(f"{verb} {each.kind} '{each.name}': {each.entries} {'entry' if each.entries == 1 else 'entries'}")
     return 0
 
 
-def _remove_context(places: _Places, sessions: Sequence[_Kept], context: str, *, dry_run: bool) -> None:
+def _remove_context(places: _Places, sessions: Sequence[_Memory], context: str, *, dry_run: bool) -> None:
     for each in sessions:
         places.check_context(each, context)
     for each in sessions:
@@ -198,11 +198,11 @@ def _open(store: JournalStore, memory: str | None) -> _Places:
     return _Places(store, open_memory(path))
 
 
-def _chosen(found: Sequence[_Kept], names: Sequence[str], kind: str | None) -> Sequence[_Kept]:
-    of_kind = [each for each in found if kind in (None, each.kind)]
-    known = {each.name for each in of_kind}
+def _choose(scopes: Sequence[_Memory], names: Sequence[str], kind: str | None) -> Sequence[_Memory]:
+    of_kind = [each for each in scopes if kind in (None, each.kind)]
+    existing = {each.name for each in of_kind}
     for name in names:
-        if name not in known:
+        if name not in existing:
             what = "session or scope" if kind is None else kind
-            raise click.UsageError(f"nothing is remembered under '{name}' as a {what}{did_you_mean(name, known)}")
+            raise click.UsageError(f"nothing is remembered under '{name}' as a {what}{did_you_mean(name, existing)}")
     return [each for each in of_kind if not names or each.name in names]

@@ -25,7 +25,7 @@ __all__ = ["command"]
 
 
 class ListedModel(NamedTuple):
-    """What is known about one model name."""
+    """Facts about one model name."""
 
     name: str
     known: KnownModel | None
@@ -49,36 +49,36 @@ def command(names: tuple[str, ...], as_json: bool) -> int:
     """
     project = find_project()
     facts = read_model_facts(project)
-    listed = [_look_up(name, project, facts) for name in names or project.models]
+    models = [_look_up(name, project, facts) for name in names or project.models]
     results = Results()
     if as_json:
-        results.value([_to_data(each) for each in listed])
-    elif listed:
-        rows = [_HEADINGS, *(_format_row(each) for each in listed if each.known is not None)]
+        results.value([_to_data(each) for each in models])
+    elif models:
+        rows = [_HEADINGS, *(_format_row(each) for each in models if each.known is not None)]
         results.lines(format_table(rows if len(rows) > 1 else []))
-        results.lines(_explain(listed))
+        results.lines(_explain(models))
     else:
         file = "flowengine.toml" if project.file is None else project.file.name
         complain(f"the project names no models; [models.NAME] in {file} does")
-    return 0 if all(each.known is not None and _is_ready(each) for each in listed) else 1
+    return 0 if all(each.known is not None and _is_ready(each) for each in models) else 1
 
 
 def _look_up(name: str, project: Project, facts: ModelFacts) -> ListedModel:
     try:
-        known = facts.of(name)
+        model = facts.of(name)
     except ModelConfigError as error:
         return ListedModel(name, None, str(error), "", None, None, None)
-    own, said = known.definition, project.providers.get(known.provider)
-    base_url = (own and own.base_url) or (said and said.base_url) or None
-    adapter = (own and own.adapter) or (said and said.adapter) or None
-    is_native = served_natively(known.provider, adapter)
-    shape = (own and own.structured_output) or (said and said.structured_output) or None
+    own, settings = model.definition, project.providers.get(model.provider)
+    base_url = (own and own.base_url) or (settings and settings.base_url) or None
+    adapter = (own and own.adapter) or (settings and settings.adapter) or None
+    is_native = served_natively(model.provider, adapter)
+    shape = (own and own.structured_output) or (settings and settings.structured_output) or None
     if is_native:
         shape = traits_of(
-            known.provider, known.name, structured_output=shape, is_elsewhere=base_url is not None
+            model.provider, model.name, structured_output=shape, is_elsewhere=base_url is not None
         ).structured_output
-    key = find_key_source(known.provider, facts.environ, own, said)
-    return ListedModel(name, known, "", _find_server(known.provider, is_native), shape, key, base_url)
+    key = find_key_source(model.provider, facts.environ, own, settings)
+    return ListedModel(name, model, "", _find_server(model.provider, is_native), shape, key, base_url)
 
 
 def _find_server(provider: str, is_native: bool) -> str:
@@ -98,19 +98,19 @@ _HEADINGS: Final = ["NAME", "MODEL", "SERVED BY", "WINDOW", "ANSWER", "USD/M IN"
 
 
 def _format_row(each: ListedModel) -> list[str]:
-    known = each.known
-    assert known is not None
-    price = _price_of(known)
+    model = each.known
+    assert model is not None
+    price = _price_of(model)
     return [
         each.name,
-        str(known),
+        str(model),
         each.served_by,
-        format_count(known.window),
-        format_count(known.longest),
+        format_count(model.window),
+        format_count(model.longest),
         _UNKNOWN if price is None else f"{price.input:g}",
         _UNKNOWN if price is None else f"{price.output:g}",
         each.structured_output or _UNKNOWN,
-        _UNKNOWN if known.takes_images is None else "yes" if known.takes_images else "no",
+        _UNKNOWN if model.takes_images is None else "yes" if model.takes_images else "no",
         "" if each.key is None else _format_key(each.key),
     ]
 
@@ -118,12 +118,12 @@ def _format_row(each: ListedModel) -> list[str]:
 _OTHER_KEYS: Final = {"none": "none needed", "elsewhere": "found by the vendor's library"}
 
 
-def _price_of(known: KnownModel) -> Price | None:
+def _price_of(model: KnownModel) -> Price | None:
     """Returns the price of uncached tokens; `plan` uses the highest price that may apply."""
-    listed = listed_entry(known.provider, known.name) or {}
-    rates = [listed.get(f"{kind}_cost_per_token") for kind in ("input", "output")]
-    if known.own_price is not None or None in rates:
-        return known.own_price
+    entry = listed_entry(model.provider, model.name) or {}
+    rates = [entry.get(f"{kind}_cost_per_token") for kind in ("input", "output")]
+    if model.own_price is not None or None in rates:
+        return model.own_price
     return Price(*(round(float(rate or 0) * 1_000_000, 6) for rate in rates))
 
 
@@ -135,14 +135,14 @@ def _format_key(key: KeySource) -> str:
     return f"{key.name} is set" if key.is_set else f"{key.name} is not set"
 
 
-def _look_up_capabilities(known: KnownModel) -> Capabilities:
-    said = EMPTY if known.definition is None else known.definition.capabilities
-    return capabilities_of(known.provider, known.name, said)
+def _look_up_capabilities(model: KnownModel) -> Capabilities:
+    capabilities = EMPTY if model.definition is None else model.definition.capabilities
+    return capabilities_of(model.provider, model.name, capabilities)
 
 
-def _explain(listed: list[ListedModel]) -> Iterator[str]:
+def _explain(models: list[ListedModel]) -> Iterator[str]:
     """Yields remarks that do not fit into the table."""
-    for each in listed:
+    for each in models:
         if each.known is None:
             yield f"{each.name}: {each.problem}"
             continue
@@ -185,24 +185,24 @@ def _to_said(can: Capabilities) -> dict[str, Any]:
 
 
 def _to_data(each: ListedModel) -> dict[str, Any]:
-    known, key = each.known, each.key
-    if known is None:
+    model, key = each.known, each.key
+    if model is None:
         return {"name": each.name, "problem": each.problem}
-    price = _price_of(known)
+    price = _price_of(model)
     return {
         "name": each.name,
-        "provider": known.provider,
-        "model": known.name,
-        "because": known.because,
+        "provider": model.provider,
+        "model": model.name,
+        "because": model.because,
         "served_by": each.served_by,
         "base_url": each.base_url and _without_secrets(each.base_url),
-        "window": known.window,
-        "longest_answer": known.longest,
+        "window": model.window,
+        "longest_answer": model.longest,
         "price": None if price is None else {"input": price.input, "output": price.output, "per_call": price.per_call},
         "structured_output": each.structured_output,
-        "images": known.takes_images,
-        "capabilities": _to_said(_look_up_capabilities(known)),
-        "options": dict(known.options or {}),
+        "images": model.takes_images,
+        "capabilities": _to_said(_look_up_capabilities(model)),
+        "options": dict(model.options or {}),
         "key": None if key is None else {"from": key.kind, "name": key.name or None, "is_set": key.is_set},
-        "place": known.definition.place if known.definition is not None else None,
+        "place": model.definition.place if model.definition is not None else None,
     }

@@ -52,14 +52,14 @@ def lines_of(
     limits = [f"{name} {value}" for name in _LIMITS if (value := getattr(spec.limits, name)) is not None]
     if limits:
         yield f"without the limits of the file ({', '.join(limits)}): {_format_bound(bound.unlimited)}"
-    for model, known in vendors.items():
-        yield f"model '{model}' goes to {known.provider}, since {known.because}"
+    for model, vendor in vendors.items():
+        yield f"model '{model}' goes to {vendor.provider}, since {vendor.because}"
     for note in notes_of(spec, bound, missing):
         yield f"note: {note}"
 
 
 def _list_billed(bound: FlowBound) -> Iterator[str]:
-    """What a bill may say beyond that, where it may."""
+    """Lines for a bill that may be higher than the bound."""
     if bound.billed.cost_usd != bound.most.cost_usd:
         yield f"if attempts get no answer and are billed all the same, at most: {_format_bound(bound.billed)}"
 
@@ -153,24 +153,24 @@ def command(
         ):
             raise click.UsageError("--risks follows from the file alone: it goes with --json and no other option")
         return _print_risks(spec, project, as_json)
-    given = _read_inputs(spec, pairs, file)
+    values = _read_inputs(spec, pairs, file)
     facts = read_model_facts(project)
     unknown = check_models(spec, facts, model)
     if unknown:
         raise FlowError(unknown)
-    bound = bound_of(spec, facts, inputs=given, model=model)
-    missing = [name for name, each in spec.inputs.items() if each.required and name not in given]
+    bound = bound_of(spec, facts, inputs=values, model=model)
+    missing = [name for name, each in spec.inputs.items() if each.required and name not in values]
     rows = None
     if data is not None:
         from flowengine.cli.plan_rows import bound_rows  # Few plans have rows.
         from flowengine.evals.data_file import open_data, parse_mapping
 
-        table = open_data(data, _fields_of(spec, is_whole=True), parse_mapping(mapping), given)
+        table = open_data(data, _fields_of(spec, is_whole=True), parse_mapping(mapping), values)
         rows = bound_rows(table, lambda inputs: bound_of(spec, facts, inputs=inputs, model=model))
     vendors = {model: facts.of(model)} if model is not None else vendors_of(spec, facts)
     results = Results()
     if against is not None:
-        _print_change(flow, against, (spec, bound), given, model, "json" if as_json else "md" if markdown else "text")
+        _print_change(flow, against, (spec, bound), values, model, "json" if as_json else "md" if markdown else "text")
     elif as_json:
         beside: dict[str, Any] = {"batch": batch_data(bound, vendors)} if batch else {}
         if rows is not None:
@@ -211,7 +211,7 @@ def _print_change(
     flow: str,
     against: str,
     now: tuple[FlowSpec, FlowBound],
-    given: Mapping[str, Any],
+    inputs: Mapping[str, Any],
     model: str | None,
     form: Literal["text", "json", "md"],
 ) -> None:
@@ -225,7 +225,7 @@ def _print_change(
     commit = revision_of(Path(flow), against.removeprefix(PREFIX))
     try:
         with tree_at(Path(flow), commit) as there:
-            old = _bound_at(there, given, model)
+            old = _bound_at(there, inputs, model)
     except NotThereError:
         old = None
     change = compare_bounds(old, now)
@@ -236,23 +236,23 @@ def _print_change(
     results.lines((change_as_markdown if form == "md" else list_change)(flow, against, change))
 
 
-def _bound_at(file: Path, given: Mapping[str, Any], model: str | None) -> tuple[FlowSpec, FlowBound]:
+def _bound_at(file: Path, arguments: Mapping[str, Any], model: str | None) -> tuple[FlowSpec, FlowBound]:
     """A flow of another folder, with its own project and those of the inputs that it has."""
     project = find_project(file)
     spec = load_flow(file, project=project)
-    known = {name: value for name, value in given.items() if name in spec.inputs}
-    return spec, bound_of(spec, read_model_facts(project), inputs=known, model=model)
+    inputs = {name: value for name, value in arguments.items() if name in spec.inputs}
+    return spec, bound_of(spec, read_model_facts(project), inputs=inputs, model=model)
 
 
 def _read_inputs(spec: FlowSpec, pairs: tuple[str, ...], file: str | None) -> dict[str, Any]:
     """Those that are given; none is missed."""
     fields = _fields_of(spec, is_whole=False)
-    given = gather_inputs(fields, pairs, file)
+    inputs = gather_inputs(fields, pairs, file)
     project = find_project(spec.path)
     rules = replace(project.files, root=project.root)
-    given = anyio.run(take_files, fields, given, FileKeeper(None, "", rules))
-    checked_inputs(fields, given)
-    return dict(given)
+    inputs = anyio.run(take_files, fields, inputs, FileKeeper(None, "", rules))
+    checked_inputs(fields, inputs)
+    return dict(inputs)
 
 
 def _fields_of(spec: FlowSpec, *, is_whole: bool) -> dict[str, InputField]:
@@ -270,12 +270,12 @@ def _fields_of(spec: FlowSpec, *, is_whole: bool) -> dict[str, InputField]:
 
 
 def _batch_lines(bound: FlowBound, vendors: Mapping[str, KnownModel]) -> Iterator[str]:
-    found = batch_data(bound, vendors)
-    usual, most = found["waves"], found["waves_at_most"]
+    batches = batch_data(bound, vendors)
+    usual, most = batches["waves"], batches["waves_at_most"]
     waves = "any number of waves" if most is None else f"{usual} wave{'s' * (usual != 1)} as a rule, {most} at most"
-    end = "" if most is None else f"; the latest end is {found['latest_hours']} hours after the start"
-    yield f"in batches: {format_dollars(found['cost_usd']) or 'a cost without a known bound'}, {waves}{end}"
-    for model in found["asked_live"]:
+    end = "" if most is None else f"; the latest end is {batches['latest_hours']} hours after the start"
+    yield f"in batches: {format_dollars(batches['cost_usd']) or 'a cost without a known bound'}, {waves}{end}"
+    for model in batches["asked_live"]:
         yield f"note: {model} has no batches here: it is asked live, at its price, and so nothing is halved above"
 
 
@@ -283,6 +283,6 @@ def _exit_code(bound: FlowBound, max_cost: float) -> int:
     cost = bound.billed.cost_usd
     if cost is not None and cost <= max_cost:
         return 0
-    told = "what it may cost has no bound that is known" if cost is None else f"it may cost {format_dollars(cost)}"
-    complain(f"{told}, and --max-cost allows {format_dollars(max_cost)}")
+    text = "what it may cost has no bound that is known" if cost is None else f"it may cost {format_dollars(cost)}"
+    complain(f"{text}, and --max-cost allows {format_dollars(max_cost)}")
     return 1

@@ -103,11 +103,11 @@ def submit_command(
     if reference is not None and (pairs or file or run_id or labels or session or reuse):
         raise click.UsageError("id, inputs, session and labels of a run that goes on are those of its start")
     results = Results()
-    with open_journal(store) as kept:
+    with open_journal(store) as journal:
         from flowengine.runtime.local.local import new_run_id
         from flowengine.runtime.queue.run_queue import queue_store, requeue  # Needs its extra.
 
-        place = queue_store(kept)
+        place = queue_store(journal)
         if reference is not None:
             run_id = place.find(reference)
             with results.alone():
@@ -118,8 +118,8 @@ def submit_command(
 
             when: dict[str, Any] = {"queue": queue or "default", "priority": priority or 0, "at": at}
             earlier = None if reuse is None else place.find(reuse)
-            chosen = RunOptions(session=session, reuse=earlier, settings=settings, labels=labels)
-            run_id = _submit(place, str(flow), pairs, file, run_id or new_run_id(), chosen, when, results)
+            options = RunOptions(session=session, reuse=earlier, settings=settings, labels=labels)
+            run_id = _submit(place, str(flow), pairs, file, run_id or new_run_id(), options, when, results)
     results.line(run_id)
     return 0
 
@@ -130,7 +130,7 @@ def _submit(
     pairs: tuple[str, ...],
     file: str | None,
     run_id: str,
-    chosen: RunOptions,
+    options: RunOptions,
     when: dict[str, Any],
     results: Results,
 ) -> str:
@@ -140,11 +140,11 @@ def _submit(
     from flowengine.runtime.queue.run_queue import submit_runs
 
     with results.alone():  # Code that the flow names may print.
-        plan = Flow.from_yaml(flow, model=chosen.settings.get("model"), environ=load_environment()).plan
+        plan = Flow.from_yaml(flow, model=options.settings.get("model"), environ=load_environment()).plan
     inputs = gather_inputs(plan.inputs, pairs, file)
     with results.alone():
-        chosen = replace(chosen, settings={**chosen.settings, "folder": os.getcwd()})
-        new = anyio.run(partial(submit_runs, store, plan, {run_id: inputs}, chosen, **when))
+        options = replace(options, settings={**options.settings, "folder": os.getcwd()})
+        new = anyio.run(partial(submit_runs, store, plan, {run_id: inputs}, options, **when))
     if run_id not in new:
         complain(f"run {run_id} is there already")
     return run_id
@@ -161,27 +161,27 @@ def queue_command(names: tuple[str, ...], max_age: float | None, as_json: bool, 
     The exit code is 1 where somebody is needed: runs are due and no worker takes from their queue, workers lack
     something for runs, runs have lost their job, or the oldest one is due for longer than --max-age.
     """
-    with open_journal(store) as kept:
+    with open_journal(store) as journal:
         from flowengine.runtime.queue.run_queue import queue_store  # It says so where its extra is missing.
 
-        place = queue_store(kept)
+        place = queue_store(journal)
         from flowengine.runtime.queue.rescue import Orphans
 
         queues = queues_of(place, workers_of(place))
         orphans = {run_id: job.queue for run_id, job in Orphans(place).find().items()}
     if names:
-        known = {each.queue: each for each in queues}
-        queues = [known.get(name, QueueStatus(name)) for name in dict.fromkeys(names)]
+        by_name = {each.queue: each for each in queues}
+        queues = [by_name.get(name, QueueStatus(name)) for name in dict.fromkeys(names)]
         orphans = {run_id: queue for run_id, queue in orphans.items() if queue in names}
     problems = list(problems_of(queues, orphans, max_age))
     results = Results()
     if as_json:
-        found = {
+        data = {
             "queues": [each._asdict() for each in queues],
             "orphans": orphans,
             "problems": [each._asdict() for each in problems],
         }
-        results.value(found)
+        results.value(data)
     elif queues:
         head = ["QUEUE", "DUE", "OLDEST", "LATER", "ASKING", "LACKING", "TAKEN", "LOST", "WORKERS"]
         results.lines(format_table([head, *map(_format_queue, queues)], right=range(1, len(head))))
@@ -211,10 +211,10 @@ def workers_command(as_json: bool, store: str | None) -> int:
 
     A worker that gives none for half a minute is called silent; one that was killed is forgotten by the others then.
     """
-    with open_journal(store) as kept:
+    with open_journal(store) as journal:
         from flowengine.runtime.queue.run_queue import queue_store  # Needs its extra.
 
-        workers = workers_of(queue_store(kept))
+        workers = workers_of(queue_store(journal))
     results = Results()
     if as_json:
         results.value([each._asdict() | {"is_live": each.is_live} for each in workers])
@@ -233,8 +233,8 @@ def _format_worker(each: WorkerStatus) -> list[str]:
     sign = f"{format_span(each.silent)} ago{'' if each.is_live else ', silent'}"
     more = [f"and {len(each.runs) - _MAX_RUNS_SHOWN} more"] if len(each.runs) > _MAX_RUNS_SHOWN else []
     holds = " ".join([*each.runs[:_MAX_RUNS_SHOWN], *more])
-    said = ["?" if value is None else str(value) for value in (each.host, each.process, each.version, each.queue)]
-    return [str(each.id), *said, f"{len(each.runs)}{of}", format_span(up), sign, holds]
+    cells = ["?" if value is None else str(value) for value in (each.host, each.process, each.version, each.queue)]
+    return [str(each.id), *cells, f"{len(each.runs)}{of}", format_span(up), sign, holds]
 
 
 # --- `flowengine cancel`
@@ -245,14 +245,14 @@ def _format_worker(each: WorkerStatus) -> list[str]:
 @store_option
 def cancel_command(reference: str, store: str | None) -> int:
     """Stop RUN (an id, the start of one, or @last) in its queue, in its worker, or where it waits for a person."""
-    with open_journal(store) as kept:
+    with open_journal(store) as journal:
         from flowengine.runtime.queue.run_queue import cancel, queue_store  # Needs its extra.
 
-        place = queue_store(kept)
+        place = queue_store(journal)
         run_id = place.find(reference)
-        found = anyio.run(partial(cancel, place, run_id))
-    if found == "nothing to stop":
+        outcome = anyio.run(partial(cancel, place, run_id))
+    if outcome == "nothing to stop":
         complain(f"run {run_id} is in no queue and waits for no answer")
         return 1
-    complain(f"run {run_id} is asked to stop" if found == "asked to stop" else f"run {run_id} is cancelled")
+    complain(f"run {run_id} is asked to stop" if outcome == "asked to stop" else f"run {run_id} is cancelled")
     return 0

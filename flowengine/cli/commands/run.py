@@ -94,16 +94,16 @@ def run_command(
             raise click.UsageError("--events does not go with --data: --json says how the rows ended")
         return RowsCommand(plan, rows, inputs, labels, running, results).run()
 
-    chosen = run_id or local.new_run_id()
+    new_id = run_id or local.new_run_id()
 
-    async def job(kept: JournalStore, live: Live) -> Run:
-        earlier = None if reuse is None else kept.find(reuse)
-        begun = RunOptions(
-            run_id=chosen, session=session, reuse=earlier, settings=running.settings, labels=labels, live=live
+    async def job(journal: JournalStore, live: Live) -> Run:
+        earlier = None if reuse is None else journal.find(reuse)
+        options = RunOptions(
+            run_id=new_id, session=session, reuse=earlier, settings=running.settings, labels=labels, live=live
         )
-        return await local.start(plan, inputs, kept, begun)
+        return await local.start(plan, inputs, journal, options)
 
-    return Execution(chosen, plan, running, results).run(job)
+    return Execution(new_id, plan, running, results).run(job)
 
 
 # --- `flowengine resume`
@@ -153,7 +153,7 @@ def resume_command(
     changed: tuple[str, ...],
     file: str | None,
     running: RunningOptions,
-    **chosen: Any,
+    **options: Any,
 ) -> int:
     """Go on with RUN: an id, the start of one, or @last.
 
@@ -164,29 +164,29 @@ def resume_command(
         raise click.UsageError("--set goes with --from: it says what the node finds there")
     if changed and start is None:
         raise click.UsageError("-i goes with --from: a run that goes on has the inputs of its start")
-    if chosen["repeat_failed_items"] and start is not None:
+    if options["repeat_failed_items"] and start is not None:
         raise click.UsageError("--failed-items and --from exclude each other")
     if start is not None:
-        return _fork_run(reference, start, pairs, changed, file, running, **chosen)
-    return resume_run(reference, running, file, **chosen)
+        return _fork_run(reference, start, pairs, changed, file, running, **options)
+    return resume_run(reference, running, file, **options)
 
 
 def resume_run(
-    reference: str, running: RunningOptions, file: str | None = None, *, may_be_busy: bool = False, **chosen: Any
+    reference: str, running: RunningOptions, file: str | None = None, *, may_be_busy: bool = False, **options: Any
 ) -> int:
     """Go on with a run, and give the exit code. `file`: of the flow; None: the run's own. `may_be_busy`: another
-    process may go on with it instead. `chosen`: `RunOptions`."""
+    process may go on with it instead. `options`: `RunOptions`."""
     results = Results()
     run_id, past = _read_run(reference, running.store)
     finished = past[-1]
-    repeats = chosen.get("repeat_failed_items")
+    repeats = options.get("repeat_failed_items")
     if isinstance(finished, RunFinished) and finished.status == "succeeded" and not (repeats or finished.unkept):
         return _tell_succeeded(run_id, past, finished, running.reporting, results)
     with results.alone():
         plan = _load_plan(past, file, running)
 
-    async def job(kept: JournalStore, live: Live) -> Run:
-        return await local.resume(plan, run_id, kept, RunOptions(settings=running.settings, live=live, **chosen))
+    async def job(journal: JournalStore, live: Live) -> Run:
+        return await local.resume(plan, run_id, journal, RunOptions(settings=running.settings, live=live, **options))
 
     return Execution(run_id, plan, running, results, past, may_be_busy).run(job)
 
@@ -198,7 +198,7 @@ def _fork_run(
     changed: tuple[str, ...],
     file: str | None,
     running: RunningOptions,
-    **chosen: Any,
+    **options: Any,
 ) -> int:
     results, new_id = Results(), local.new_run_id()
     run_id, past = _read_run(reference, running.store)
@@ -207,21 +207,21 @@ def _fork_run(
     state = dict(map(_parse_pair, pairs))
     inputs = {**beginning(past).inputs, **gather_inputs(plan.inputs, changed, None)} if changed else None
 
-    async def begin(kept: JournalStore, live: Live) -> Run:
-        await local.write_fork(plan, run_id, kept, start, new_id=new_id, state=state, inputs=inputs)
-        taken = beginning(kept.events(new_id)).settings.get("edited", ())
-        if taken and not running.reporting.quiet:
+    async def begin(journal: JournalStore, live: Live) -> Run:
+        await local.write_fork(plan, run_id, journal, start, new_id=new_id, state=state, inputs=inputs)
+        edits = beginning(journal.events(new_id)).settings.get("edited", ())
+        if edits and not running.reporting.quiet:
             why = "edited since" if inputs is None else "edited since, or made with the inputs of that run"
-            complain(f"notice: taken as in run {run_id}: {', '.join(taken)} ({why})")
-        return await local.resume(plan, new_id, kept, RunOptions(settings=running.settings, live=live, **chosen))
+            complain(f"notice: taken as in run {run_id}: {', '.join(edits)} ({why})")
+        return await local.resume(plan, new_id, journal, RunOptions(settings=running.settings, live=live, **options))
 
     return Execution(new_id, plan, running, results).run(begin)
 
 
 def _read_run(reference: str, store: str | None) -> tuple[str, Sequence[Event]]:
-    with open_journal(store) as kept:
-        run_id = kept.find(reference)
-        return run_id, read(kept, run_id)
+    with open_journal(store) as journal:
+        run_id = journal.find(reference)
+        return run_id, read(journal, run_id)
 
 
 def _load_plan(past: Sequence[Event], file: str | None, running: RunningOptions) -> CompiledFlow:
@@ -254,11 +254,11 @@ def _localize_path(path: str, folder: str) -> str:
     return path if not folder or folder == os.getcwd() else os.path.join(folder, path)
 
 
-def _parse_pair(given: str) -> tuple[str, Any]:
+def _parse_pair(text: str) -> tuple[str, Any]:
     """`key=value`; the value is JSON, or else text."""
-    key, found, value = given.partition("=")
-    if not found:
-        raise click.UsageError(f"--set {given!r}: write KEY=VALUE")
+    key, sign, value = text.partition("=")
+    if not sign:
+        raise click.UsageError(f"--set {text!r}: write KEY=VALUE")
     return key, parse_value(value)
 
 

@@ -41,22 +41,22 @@ def remove(selected: Selection, force: bool, dry_run: bool, store: str | None) -
     """
     if force and not selected.references:
         raise click.UsageError("--force goes with a RUN: filters remove only what has ended")
-    with open_journal(store) as kept:
-        chosen = selected.choose(kept)
+    with open_journal(store) as journal:
+        selection = selected.choose(journal)
         failed = 0
-        for run_id, word in chosen.runs.items():
-            is_named, has_ended = run_id in chosen.named, word in ENDED
+        for run_id, word in selection.runs.items():
+            is_named, has_ended = run_id in selection.named, word in ENDED
             try:
                 if not has_ended and not (force and is_named):
                     raise StoreUnavailableError(f"run '{run_id}' has not ended, it is {word}")
                 if not dry_run:
-                    kept.remove(run_id)
+                    journal.remove(run_id)
             except StoreUnavailableError as error:
                 failed += is_named or has_ended
                 complain(f"left: {error}")
                 continue
             complain(f"{'would remove' if dry_run else 'removed'} {run_id}")
-    if not chosen.runs:
+    if not selection.runs:
         complain("there is nothing to remove")
     return 1 if failed else 0
 
@@ -93,8 +93,8 @@ def resume_runs(selected: Selection, queue: str | None, allow_changed: bool, dry
             await requeue(place, run_id, queue=queue, allow_changed=allow_changed, app=app)
         return f"run {run_id} {'would be' if dry_run else 'is'} put back into its queue"
 
-    found = frozenset({_CANCELLED}) if selected.query.status == _CANCELLED else _RESUMABLE
-    return _act_on_runs(selected, store, put_back, "resume", of=_RESUMABLE | {_CANCELLED}, found=found)
+    matching = frozenset({_CANCELLED}) if selected.query.status == _CANCELLED else _RESUMABLE
+    return _act_on_runs(selected, store, put_back, "resume", of=_RESUMABLE | {_CANCELLED}, matching=matching)
 
 
 @click.command("cancel")
@@ -109,32 +109,37 @@ def cancel_runs(selected: Selection, dry_run: bool, store: str | None) -> int:
 
         if dry_run:
             is_there = place.status_of(run_id) == "waiting" or standing_of(place, run_id) is not None
-            found = "would be cancelled" if is_there else "nothing to stop"
+            outcome = "would be cancelled" if is_there else "nothing to stop"
         else:
-            found = await cancel(place, run_id, app)
-        if found == "nothing to stop":
+            outcome = await cancel(place, run_id, app)
+        if outcome == "nothing to stop":
             raise JournalError(f"run {run_id} is in no queue and waits for no answer")
-        return f"run {run_id} {_CANCEL_WORDS.get(found, found)}"
+        return f"run {run_id} {_CANCEL_WORDS.get(outcome, outcome)}"
 
-    return _act_on_runs(selected, store, stop, "cancel", of=_CANCELLABLE, found=_CANCELLABLE)
+    return _act_on_runs(selected, store, stop, "cancel", of=_CANCELLABLE, matching=_CANCELLABLE)
 
 
 _CANCEL_WORDS: Final = {"before it began": "is cancelled", "asked to stop": "is asked to stop"}
 
 
 def _act_on_runs(
-    selected: Selection, given: str | None, act: Act, verb: str, *, of: Collection[str], found: Collection[str]
+    selected: Selection, store: str | None, act: Act, verb: str, *, of: Collection[str], matching: Collection[str]
 ) -> int:
-    """Act on the chosen runs one by one; 1 where one is left. `of`: how a run may stand, `found`: those of filters."""
-    with open_journal(given) as kept:
+    """Acts on the chosen runs one by one; 1 where one fails.
+
+    `of`: how a run may stand; `matching`: how those may stand that filters choose.
+    """
+    with open_journal(store) as journal:
         from flowengine.runtime.queue.run_queue import open_queue, queue_store  # Needs its extra.
 
-        place = queue_store(kept)
-        chosen = selected.choose(place)
-        runs = {run_id: word for run_id, word in chosen.runs.items() if run_id in chosen.named or word in found}
+        place = queue_store(journal)
+        selection = selected.choose(place)
+        runs = {
+            run_id: word for run_id, word in selection.runs.items() if run_id in selection.named or word in matching
+        }
 
         async def act_on_all() -> int:
-            left = 0
+            failures = 0
             async with open_queue(place) as app:
                 for run_id, word in runs.items():
                     try:
@@ -142,14 +147,14 @@ def _act_on_runs(
                             raise JournalError(f"run {run_id} is {word}")
                         complain(await act(app, place, run_id))
                     except FlowEngineError as error:
-                        left += 1
+                        failures += 1
                         complain(f"left: {error}")
-            return left
+            return failures
 
-        left = anyio.run(act_on_all) if runs else 0
+        failures = anyio.run(act_on_all) if runs else 0
     if not runs:
         complain(f"there is nothing to {verb}")
-    return 1 if left else 0
+    return 1 if failures else 0
 
 
 @click.group("runs")

@@ -51,16 +51,16 @@ def repair(as_json: bool, store: str | None) -> int:
     Each run is kept up to its first event that is missing or damaged, and `flowengine resume` goes on from there: what
     came after is done again. The exit code is 1 where anything was lost.
     """
-    opened = open_store(choose_store(store))
-    if not isinstance(opened, SQLiteStore):
+    journal = open_store(choose_store(store))
+    if not isinstance(journal, SQLiteStore):
         raise click.UsageError(f"only SQLite files are repaired, and {format_store(store)} is none")
-    done = repair_store(opened.path)
+    done = repair_store(journal.path)
     results = Results()
     if as_json:
-        results.value(_to_data(done, opened))
+        results.value(_to_data(done, journal))
         return 0 if done.is_whole else 1
     if done.path is None:
-        complain(f"nothing is wrong with {opened.path}: {len(done.runs)} runs, all whole")
+        complain(f"nothing is wrong with {journal.path}: {len(done.runs)} runs, all whole")
         return 0
     rows = [[run.run_id, run.state, str(run.kept), str(run.lost), run.reason] for run in done.runs]
     results.lines(format_table([["RUN", "STATE", "KEPT", "LOST", "WHY"], *rows]))
@@ -68,16 +68,16 @@ def repair(as_json: bool, store: str | None) -> int:
         complain(f"lost beside the runs: {done.lost_beside} values of sessions or caches")
     if done.lost_files:
         complain(f"lost: the contents of {done.lost_files} files")
-    complain(f"wrote {done.path}; {opened.path} is as it was")
+    complain(f"wrote {done.path}; {journal.path} is as it was")
     cut = [run.run_id for run in done.runs if run.state == "cut"]
     if cut:
         complain(f"go on with a run that was cut: {format_command('resume', cut[0], str(done.path))}")
     return 0 if done.is_whole else 1
 
 
-def _to_data(done: Repair, opened: SQLiteStore) -> dict[str, object]:
+def _to_data(done: Repair, journal: SQLiteStore) -> dict[str, object]:
     return {
-        "store": str(opened.path),
+        "store": str(journal.path),
         "repaired": None if done.path is None else str(done.path),
         "runs": [run._asdict() for run in done.runs],
         "lost_beside": done.lost_beside,
@@ -116,16 +116,16 @@ def export_run(
     writes.
     """
     is_page = shape == "html" or (shape is None and (output or "").lower().endswith((".html", ".htm")))
-    with open_journal(store) as kept:
-        words = selected.choose(kept, limit).runs
+    with open_journal(store) as journal:
+        words = selected.choose(journal, limit).runs
         if is_page:
             from flowengine.cli.commands.export import write_page  # Pages have a price.
 
-            return write_page(kept, words, output, unmasked=hides is False)
+            return write_page(journal, words, output, unmasked=hides is False)
         if not words:
             complain("there is nothing to export")
             return 0
-        lines = RunLines(kept, list(words), masked=bool(hides))
+        lines = RunLines(journal, list(words), masked=bool(hides))
         # Of a single run that cannot be read no file is begun.
         if put_lines(lines if len(words) > 1 else list(lines), output):
             complain(f"wrote {output}: {lines.describe()}")
@@ -135,15 +135,15 @@ def export_run(
 
 
 class RunLines:
-    """The lines of runs, read one by one, and what there was of them."""
+    """The lines of runs, read one by one, and counts of what they hold."""
 
-    def __init__(self, kept: JournalStore, run_ids: Sequence[str], *, masked: bool) -> None:
+    def __init__(self, journal: JournalStore, run_ids: Sequence[str], *, masked: bool) -> None:
         self.left: list[str] = []
         """Why runs are not in it."""
-        self._kept = kept
+        self._journal = journal
         self._run_ids = run_ids
         self._masked = masked
-        self._events = self._files = self._named = 0
+        self._events = self._files = self._runs_with_files = 0
 
     def __iter__(self) -> Iterator[str]:
         masker = None
@@ -154,19 +154,19 @@ class RunLines:
         for run_id in self._run_ids:
             try:
                 with copying_values():
-                    events = read(self._kept, run_id)
+                    events = read(self._journal, run_id)
                     if masker is not None:
                         events = list(mask_events(events, masker))
-                files = {} if masker else read_files(self._kept, events)
+                files = {} if masker else read_files(self._journal, events)
             except (JournalError, InputError) as error:
                 if len(self._run_ids) == 1:
                     raise
                 self.left.append(str(error))
                 continue
-            notes = notes_of(self._kept, run_id)
+            notes = notes_of(self._journal, run_id)
             self._events += len(events)
             self._files += len(files)
-            self._named += any(find_files(events))
+            self._runs_with_files += any(find_files(events))
             if masker is not None:
                 notes = masked_notes(notes, masker)
             yield from pack_run(events, files, notes)
@@ -176,7 +176,7 @@ class RunLines:
         number = len(self._run_ids) - len(self.left)
         runs = f"{number:,} runs, " if len(self._run_ids) > 1 else ""
         files = f", {self._files:,} files" if self._files else ""
-        left_out = " without the contents of files" if self._masked and self._named else ""
+        left_out = " without the contents of files" if self._masked and self._runs_with_files else ""
         return f"{runs}{self._events:,} events{files}{left_out}"
 
 
@@ -191,22 +191,24 @@ def import_run(file: str, run_id: str | None, store: str | None) -> int:
     what the file says has happened.
     """
     with copying_values():
-        found = list(unpack_runs(_read_lines(file), file))  # All of it: of a file that is not whole nothing is taken.
-    if run_id is not None and len(found) > 1:
-        raise click.UsageError(f"--as goes with one run, and {file} holds {len(found):,}")
-    left = 0
-    with open_journal(store) as kept:
-        for each in found:
+        runs = list(unpack_runs(_read_lines(file), file))  # All of it: of a file that is not whole nothing is taken.
+    if run_id is not None and len(runs) > 1:
+        raise click.UsageError(f"--as goes with one run, and {file} holds {len(runs):,}")
+    failures = 0
+    with open_journal(store) as journal:
+        for each in runs:
             try:
-                made = anyio.run(store_run, kept, _drop_foreign_settings(each.events), run_id, each.files, each.notes)
+                new_id = anyio.run(
+                    store_run, journal, _drop_foreign_settings(each.events), run_id, each.files, each.notes
+                )
             except JournalError as error:
-                if len(found) == 1:
+                if len(runs) == 1:
                     raise
-                left += 1
+                failures += 1
                 complain(f"left: {error}")
                 continue
-            complain(f"run {made} is in {format_store(store)}")
-    return 1 if left else 0
+            complain(f"run {new_id} is in {format_store(store)}")
+    return 1 if failures else 0
 
 
 _BEGIN: Final = 1_000
@@ -261,22 +263,22 @@ def list_files(reference: str, folder: str | None, as_json: bool, store: str | N
 
     Their names and types are those of the run; the contents were not checked.
     """
-    with open_journal(store) as kept:
-        events = read(kept, kept.find(reference))
-        named = [*find_files(events), *(file for each in records_of(events) for file in files_of_record(each))]
-        files = unique_files(named)
-        written = [] if folder is None else [_write_file(Path(folder), each, blobs_of(kept)) for each in files]
+    with open_journal(store) as journal:
+        events = read(journal, journal.find(reference))
+        references = [*find_files(events), *(file for each in records_of(events) for file in files_of_record(each))]
+        files = unique_files(references)
+        targets = [] if folder is None else [_write_file(Path(folder), each, blobs_of(journal)) for each in files]
     results = Results()
     if as_json:
-        paths = {file.blob: str(path) for file, path in zip(files, written, strict=False)}
-        found = [{"name": each.name, "media_type": each.media_type, "size": each.size, "sha256": each.blob,
+        paths = {file.blob: str(path) for file, path in zip(files, targets, strict=False)}
+        entries = [{"name": each.name, "media_type": each.media_type, "size": each.size, "sha256": each.blob,
                   "path": paths.get(each.blob)} for each in files]  # fmt: skip
-        results.value(found)
+        results.value(entries)
         return 0
     results.lines(format_table([[clean_name(each.name), each.media_type, f"{each.size:,} bytes"] for each in files]))
     if not files:
         complain("the run has no files")
-    for path in written:
+    for path in targets:
         complain(f"wrote {path}")
     return 0
 

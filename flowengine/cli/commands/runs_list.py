@@ -34,7 +34,7 @@ _SHOWN: Final = 100
 _WIDTH: Final = 48
 """Columns of an input or an error."""
 _DROPPED: Final = ("SESSION", "TOKENS", "MODEL", "LABELS", "MARKS", "COST", "TOOK", "STARTED", "INPUT", "FLOW")
-"""What a narrow terminal is not shown, the first first."""
+"""Columns left out on a narrow terminal, in this order."""
 
 
 @click.command("list")
@@ -49,24 +49,24 @@ def list_runs(store: str | None, query: RunQuery, limit: int | None, as_json: bo
     """
     results = Results()
     most = _SHOWN if limit is None and results.on_terminal and not as_json else limit
-    with open_journal(store) as kept:
-        found = RunLister(kept).page(query, most, patience=PATIENCE)
+    with open_journal(store) as journal:
+        page = RunLister(journal).page(query, most, patience=PATIENCE)
     if as_json:
-        results.value([_to_object(line) for line in found.lines])
+        results.value([_to_object(line) for line in page.lines])
         return 0
-    if not found.lines:
-        complain(f"there are no {'such ' * bool(found.every)}runs in {format_store(store)}")
+    if not page.lines:
+        complain(f"there are no {'such ' * bool(page.every)}runs in {format_store(store)}")
         return 0
-    rows = [_format_row(line) for line in found.lines]
+    rows = [_format_row(line) for line in page.lines]
     head = [name for name in rows[0] if name in _ALWAYS or any(row[name] for row in rows)]
     cells = [head, *([row[name] for name in head] for row in rows)]
     if results.on_terminal:
         cells = fit_columns(cells, shutil.get_terminal_size().columns, _DROPPED)
     results.lines(format_table(cells))
-    if limit is None and found.total > len(found.lines):
-        complain(f"and {found.total - len(found.lines):,} older ones: --limit N shows more")
-    if found.unread:
-        complain(f"{found.unread:,} older runs could not be searched yet: the same command goes on with them")
+    if limit is None and page.total > len(page.lines):
+        complain(f"and {page.total - len(page.lines):,} older ones: --limit N shows more")
+    if page.unread:
+        complain(f"{page.unread:,} older runs could not be searched yet: the same command goes on with them")
     return 0
 
 
@@ -76,7 +76,7 @@ _ALWAYS: Final = frozenset({"RUN", "FLOW", "STATUS", "STARTED", "TOOK"})
 def _format_row(line: RunLine) -> dict[str, str]:
     run, digest, notes = line.info, line.digest, line.notes
     scores = sorted({each.name for each in notes.scores})
-    said = [*(mark.name for mark in notes.marks), *(f"{name}={notes.mean(name):g}" for name in scores)]
+    words = [*(mark.name for mark in notes.marks), *(f"{name}={notes.mean(name):g}" for name in scores)]
     has_calls = digest is not None and digest.calls
     return {
         "RUN": run.run_id,
@@ -89,7 +89,7 @@ def _format_row(line: RunLine) -> dict[str, str]:
         "MODEL": digest.model if digest else "",
         "LABELS": " ".join(f"{name}={value}" for name, value in run.labels.items()),
         "SESSION": digest.session if digest else "",
-        "MARKS": " ".join([*said, *([f"{len(notes.notes)} notes"] if notes.notes else [])]),
+        "MARKS": " ".join([*words, *([f"{len(notes.notes)} notes"] if notes.notes else [])]),
         "INPUT": cut_cell(line.excerpt or (digest.first_input if digest else ""), _WIDTH),
         "ERROR": cut_cell(digest.error if digest else "", _WIDTH),
     }
@@ -143,35 +143,35 @@ def note_run(
 
     They are kept beside the run with who said it and when; its record stays as it is.
     """
-    given = [parse_score(each) for each in scores]
+    scored = [parse_score(each) for each in scores]
     who = find_user() if by is None else by
-    with open_journal(store) as kept:
-        run_id = kept.find(reference)
+    with open_journal(store) as journal:
+        run_id = journal.find(reference)
         for each in removed:
-            remove_note(kept, run_id, each)
+            remove_note(journal, run_id, each)
         if text:
-            add_note(kept, run_id, text, who)
+            add_note(journal, run_id, text, who)
         for name in (*marks, *unmarks):
-            set_mark(kept, run_id, name, who, on=name in marks)
-        for name, value in given:
-            set_score(kept, run_id, name, value, who)
-        said = notes_of(kept, run_id)
+            set_mark(journal, run_id, name, who, on=name in marks)
+        for name, value in scored:
+            set_score(journal, run_id, name, value, who)
+        notes = notes_of(journal, run_id)
     results = Results()
     if as_json:
-        results.value({"run_id": run_id, **notes_to_object(said)})
+        results.value({"run_id": run_id, **notes_to_object(notes)})
         return 0
-    lines = format_notes(said)
+    lines = format_notes(notes)
     results.lines(lines)
     if not lines:
         complain(f"run {run_id} has no notes")
     return 0
 
 
-def format_notes(said: RunNotes) -> list[str]:
+def format_notes(notes: RunNotes) -> list[str]:
     """Formats the notes on a run, one per line; further lines of a note are indented."""
-    lines = [f"marked {each.name} by {each.by or 'unknown'}, {format_clock(each.at)}" for each in said.marks]
-    lines += [f"{each.name} {each.value:g} by {each.by or 'unknown'}, {format_clock(each.at)}" for each in said.scores]
-    for each in said.notes:
+    lines = [f"marked {each.name} by {each.by or 'unknown'}, {format_clock(each.at)}" for each in notes.marks]
+    lines += [f"{each.name} {each.value:g} by {each.by or 'unknown'}, {format_clock(each.at)}" for each in notes.scores]
+    for each in notes.notes:
         lines.append(f"note {each.id} by {each.by or 'unknown'}, {format_clock(each.at)}")
         lines += [f"  {line}" for line in each.text.splitlines()]
     return lines

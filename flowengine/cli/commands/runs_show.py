@@ -103,17 +103,17 @@ def _format_end(row: NodeRow) -> Iterator[str]:
 
 
 def _format_model_call(call: ModelCall) -> Iterator[str]:
-    known = [] if call.prompt_tokens is None and call.completion_tokens is None else [
+    tokens = [] if call.prompt_tokens is None and call.completion_tokens is None else [
         format_tokens((call.prompt_tokens or 0) + (call.completion_tokens or 0))
     ]  # fmt: skip
-    sent = f"{call.attempts} requests" if call.attempts > 1 else ""
+    requests = f"{call.attempts} requests" if call.attempts > 1 else ""
     facts = [
         call.model,
         call.provider,
-        *known,
+        *tokens,
         format_dollars(call.cost_usd),
         format_span(call.seconds),
-        sent,
+        requests,
         call.finish_reason,
     ]
     yield f"model call for {call.purpose}: {', '.join(each for each in facts if each)}"
@@ -133,8 +133,8 @@ def _format_model_call(call: ModelCall) -> Iterator[str]:
     elif call.content or not call.tool_calls:
         yield "  answer:"
         yield from indent_lines(shorten(call.content), "    ")
-    for asked in call.tool_calls:
-        yield f"  asks for: {shorten(format_value(asked))}"
+    for request in call.tool_calls:
+        yield f"  asks for: {shorten(format_value(request))}"
 
 
 def _format_round(judged: Round) -> Iterator[str]:
@@ -165,9 +165,9 @@ def _explain_fragment(row: Mapping[str, Any]) -> str:
     return ": ".join(each for each in (was, str(row.get("why", ""))) if each)
 
 
-def _format_context(brought: ContextGathered) -> Iterator[str]:
-    sources = dict.fromkeys(str(row.get("source", "")) for row in brought.fragments)
-    number = len(brought.fragments)
+def _format_context(context: ContextGathered) -> Iterator[str]:
+    sources = dict.fromkeys(str(row.get("source", "")) for row in context.fragments)
+    number = len(context.fragments)
     yield f"context brought by {', '.join(sources)}: {number} fragment{'s' * (number != 1)}"
 
 
@@ -179,7 +179,7 @@ def _format_decided(decided: Decided) -> Iterator[str]:
 def _format_described(record: Any) -> Iterator[str]:
     text = describe(record)
     yield shorten(text.title[:1].lower() + text.title[1:])
-    yield from (f"  {name.lower()}: {shorten(told)}" for name, told in text.facts if told)
+    yield from (f"  {name.lower()}: {shorten(fact)}" for name, fact in text.facts if fact)
     for title, body in text.bodies:
         if title:
             yield f"  {title.lower()}:"
@@ -234,8 +234,8 @@ def show(
     code = 0
     if as_json and events:
         raise click.UsageError("--json and --events exclude each other")
-    asked = {"--why": why, "--time": by_time, "--calls": calls, "--call": call is not None, "--state": state}
-    views = [name for name, is_given in asked.items() if is_given]
+    switches = {"--why": why, "--time": by_time, "--calls": calls, "--call": call is not None, "--state": state}
+    views = [name for name, is_given in switches.items() if is_given]
     for view in views:
         if events or watch:
             raise click.UsageError(f"{view} goes with --node and --json only")
@@ -248,27 +248,27 @@ def show(
     if watch:
         if node is not None or as_json or at is not None:
             raise click.UsageError("--watch goes with --events only: the whole run is followed")
-        with open_journal(store) as kept:
-            followed = follow(kept, kept.find(reference), Reporting(events=events), Results()).finished
+        with open_journal(store) as journal:
+            followed = follow(journal, journal.find(reference), Reporting(events=events), Results()).finished
         code = INTERRUPTED if followed is None else exit_code_of(followed.status, followed.error)
         if events:
             return code
-    with open_journal(store) as kept:
-        run_id = kept.find(reference)
-        everything = _until(read(kept, run_id), at)
-        standing = list(format_run_standing(kept, run_id)) if at is None else []
-        is_left = at is None and run_id in kept.abandoned()
-        if is_left and standing_of(kept, run_id) is None:
+    with open_journal(store) as journal:
+        run_id = journal.find(reference)
+        everything = _until(read(journal, run_id), at)
+        standing = list(format_run_standing(journal, run_id)) if at is None else []
+        is_left = at is None and run_id in journal.abandoned()
+        if is_left and standing_of(journal, run_id) is None:
             standing.append(f"  to go on: {format_command('resume', run_id, store)}")
-        said = notes_of(kept, run_id)
+        notes = notes_of(journal, run_id)
         is_summed = not (as_json or events or views) and node is None
-        led_to = RunLister(kept).come_from(run_id) if is_summed or as_json else ()
-    chosen = everything if node is None else node_events(everything, node)
+        led_to = RunLister(journal).come_from(run_id) if is_summed or as_json else ()
+    shown_events = everything if node is None else node_events(everything, node)
     # A run that was left is not worked on: what it was at ended with its last event.
     now = None if is_left or at is not None else time()
     results = Results()
     if events:
-        for event in chosen:
+        for event in shown_events:
             results.json(event_line(event))
     elif views:
         viewed = _view(views[0], everything, node, now, call, as_json)
@@ -277,16 +277,16 @@ def show(
         else:
             results.line("\n".join(viewed))
     elif as_json:
-        about = {**notes_to_object(said), "led_to": list(led_to)} if node is None else {}
-        results.json(_to_json(everything, chosen, node, about))
+        about = {**notes_to_object(notes), "led_to": list(led_to)} if node is None else {}
+        results.json(_to_json(everything, shown_events, node, about))
     elif node is not None:
         run = Reading(everything)
-        lines = format_node(run, run.progress.nodes[node], records_of(chosen))
+        lines = format_node(run, run.progress.nodes[node], records_of(shown_events))
         results.line("\n".join([*lines, *_format_definition(run.progress, node)]))
     else:
         status = "interrupted" if is_left else ""
         results.line("\n".join(format_run(fold_events(everything), status, now, is_whole=is_whole)))
-        for lines in (standing, [f"forked, or reused by: {', '.join(led_to)}"] if led_to else [], format_notes(said)):
+        for lines in (standing, [f"forked, or reused by: {', '.join(led_to)}"] if led_to else [], format_notes(notes)):
             if lines:
                 results.line("\n" + "\n".join(lines))
     return code
@@ -302,7 +302,7 @@ def _until(events: Sequence[Event], at: int | None) -> Sequence[Event]:
 def _view(
     option: str, events: Sequence[Event], node: str | None, now: float | None, call: int | None, as_json: bool
 ) -> Any:
-    """What one of `--why` to `--state` shows of a run, or of one of its nodes: an object of JSON, or lines."""
+    """Returns the view that one of `--why` to `--state` asks for, as an object of JSON or as lines."""
     match option:
         case "--why":
             return _why_to_objects(events, node) if as_json else _format_why(fold_events(events), node)
@@ -315,27 +315,27 @@ def _view(
             return state if as_json else format_state(state)
         case _:
             at, record = _find_call(events, call or 0)
-            made = {"call": call, "node": at, **record._asdict()}
-            return made if as_json else [f"node {at}, event {call}", *_format_record(record)]
+            data = {"call": call, "node": at, **record._asdict()}
+            return data if as_json else [f"node {at}, event {call}", *_format_record(record)]
 
 
 def _find_call(events: Sequence[Event], number: int) -> tuple[str, ModelCall | ToolCall]:
     """A call of a model or a tool by its position, and whose it is."""
-    found = events[number] if number < len(events) else None
-    if not isinstance(found, NodeRecorded) or not isinstance(found.record, ModelCall | ToolCall):
+    event = events[number] if number < len(events) else None
+    if not isinstance(event, NodeRecorded) or not isinstance(event.record, ModelCall | ToolCall):
         raise click.UsageError(f"event {number} is no call of a model or a tool: --calls lists those of models")
-    return found.node, found.record
+    return event.node, event.record
 
 
 def _format_definition(progress: Progress, node: str) -> Iterator[str]:
     """The node's lines of the flow file as the run had it."""
     started = progress.started
     source = None if started is None else started.source
-    found = find_definition(source, progress.nodes[node].spot.site.split(".")) if source else None
-    if found is not None and started is not None:
+    definition = find_definition(source, progress.nodes[node].spot.site.split(".")) if source else None
+    if definition is not None and started is not None:
         yield ""
-        yield f"defined at {started.path or started.flow}:{found[0]}"
-        yield from indent_lines(shorten("\n".join(found[1])))
+        yield f"defined at {started.path or started.flow}:{definition[0]}"
+        yield from indent_lines(shorten("\n".join(definition[1])))
 
 
 def _format_why(progress: Progress, node: str | None) -> Iterator[str]:
@@ -360,15 +360,19 @@ def _why_to_objects(everything: Sequence[Event], node: str | None) -> list[dict[
     ]
 
 
-def _to_json(everything: Sequence[Event], chosen: Sequence[Event], node: str | None, about: Mapping[str, Any]) -> str:
+def _to_json(
+    everything: Sequence[Event], shown_events: Sequence[Event], node: str | None, about: Mapping[str, Any]
+) -> str:
     run = Reading(everything)
     progress, started = run.progress, run.progress.started
     if node is None:
-        known = to_run_object(progress, None if progress.finished is None else progress.finished.outputs)
+        about_run = to_run_object(progress, None if progress.finished is None else progress.finished.outputs)
         inputs = None if started is None else started.inputs
-        return dumps({**known, "inputs": inputs, "session": session_of(started) if started else "", **about}, indent=2)
+        return dumps(
+            {**about_run, "inputs": inputs, "session": session_of(started) if started else "", **about}, indent=2
+        )
     row = progress.nodes[node]
-    given = [{"what": f"{each.title}{each.node}", "value": each.value} for each in list_inputs(run, row)]
+    inputs_of_node = [{"what": f"{each.title}{each.node}", "value": each.value} for each in list_inputs(run, row)]
     wrote = [each._asdict() for each in run.states.changes(node)]
-    detail = {"id": row.id, **to_node_object(row), "given": given, "result": row.result, "wrote": wrote}
-    return dumps({**detail, "records": records_of(chosen)}, indent=2)
+    detail = {"id": row.id, **to_node_object(row), "given": inputs_of_node, "result": row.result, "wrote": wrote}
+    return dumps({**detail, "records": records_of(shown_events)}, indent=2)

@@ -39,21 +39,21 @@ def command(names: tuple[str, ...], count: int, as_json: bool, store: str | None
     project = find_project()
     unknown = [each for each in names if each not in {schedule.name for schedule in project.schedules}]
     if unknown:
-        known = [each.name for each in project.schedules]
-        hint = did_you_mean(unknown[0], known) or f" (there are {', '.join(known) or 'none'})"
+        names_of_all = [each.name for each in project.schedules]
+        hint = did_you_mean(unknown[0], names_of_all) or f" (there are {', '.join(names_of_all) or 'none'})"
         raise click.UsageError(f"there is no schedule '{unknown[0]}'{hint}")
-    chosen = [each for each in project.schedules if not names or each.name in names]
-    if not chosen:
+    schedules = [each for each in project.schedules if not names or each.name in names]
+    if not schedules:
         complain("no schedules: [[schedules]] of the project file names flows that run by the clock")
         return 0
-    with open_journal(store) as kept:
-        found = [_describe(each, kept, count) for each in chosen]
-    problems = {each.name: problem for each in chosen if (problem := _find_problem(each, project)) is not None}
+    with open_journal(store) as journal:
+        rows = [_describe(each, journal, count) for each in schedules]
+    problems = {each.name: problem for each in schedules if (problem := _find_problem(each, project)) is not None}
     results = Results()
     if as_json:
-        results.value([{**each, "problem": problems.get(each["name"])} for each in found])
+        results.value([{**each, "problem": problems.get(each["name"])} for each in rows])
     else:
-        _print(results, found, format_store(store))
+        _print(results, rows, format_store(store))
     for name, problem in problems.items():
         complain(f"schedule '{name}': {problem}")
     return 2 if problems else 0
@@ -109,19 +109,19 @@ def _find_problem(schedule: Schedule, project: Project) -> str | None:
     return None
 
 
-def _print(results: Results, found: Sequence[Mapping[str, Any]], store: str) -> None:
+def _print(results: Results, schedules: Sequence[Mapping[str, Any]], store: str) -> None:
     rows = [["NAME", "FLOW", "CRON", "NEXT", "LAST RUN", "STATUS"]]
-    for each in found:
+    for each in schedules:
         first, *more = each["next"] or ["never"]
         rows.append(
             [each["name"], each["flow"], each["cron"], first, each["last_run"] or "–", each["last_status"] or ""]
         )
         rows += [["", "", "", later, "", ""] for later in more]
     results.lines(format_table(rows))
-    for each in found:
+    for each in schedules:
         if each["pending"]:
             complain(f"schedule '{each['name']}': {', '.join(each['pending'])} waits for the run before it")
         if each["told"]:
             complain(f"schedule '{each['name']}': {each['told']}")
-    if not any(each["is_served"] for each in found):
+    if not any(each["is_served"] for each in schedules):
         complain(f"no process has served them on {store} lately: start `flowengine worker` or `flowengine serve`")

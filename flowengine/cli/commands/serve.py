@@ -164,14 +164,14 @@ def _serve(
     results = Results()
     project = find_project(flows[0])
     links = [] if project.notify is None else [project.notify.host]  # By this name people come with links.
-    known = (*LOOPBACK, *([] if is_here else [host, socket.gethostname().lower()]), *map(str.lower, (*names, *links)))
-    with open_journal(store, durability) as kept, telemetry.sending(kept, _LOG.warning):
+    hosts = (*LOOPBACK, *([] if is_here else [host, socket.gethostname().lower()]), *map(str.lower, (*names, *links)))
+    with open_journal(store, durability) as journal, telemetry.sending(journal, _LOG.warning):
         with results.alone():
             app = make_serving_app(
-                kept,
+                journal,
                 flows,
                 needs_key=not no_keys,
-                hosts=None if "*" in names else known,
+                hosts=None if "*" in names else hosts,
                 any_address=not is_here,
                 origins=origins,
                 admission=Admission(at_once, waiting),
@@ -191,7 +191,7 @@ def _serve(
             results.line(address)
             if not quiet:
                 _announce(service.flows, format_store(store), address, service.is_queued, no_keys, say)
-                _announce_budgets(kept, service.flows, project, say)
+                _announce_budgets(journal, service.flows, project, say)
 
         with listening, results.alone():
             limits = ConnectionLimits(request_timeout, _WITHOUT_HEAD)
@@ -234,10 +234,10 @@ def _announce(
 
 
 def _announce_budgets(
-    kept: JournalStore, flows: Mapping[str, Flow], project: Project, say: Callable[[str], object]
+    journal: JournalStore, flows: Mapping[str, Flow], project: Project, say: Callable[[str], object]
 ) -> None:
     """Say which models keys with a budget may not ask, before a caller hears of it."""
-    budgeted = [key.caller.name for key in _ring(kept).list() if key.caller.budget_usd_day is not None]
+    budgeted = [key.caller.name for key in _ring(journal).list() if key.caller.budget_usd_day is not None]
     if not budgeted:
         return
     from flowengine.web.service.flow_inspection import models_without_price
@@ -272,13 +272,13 @@ def add_key(
     name: str, flows: str | None, budget_usd_day: float | None, requests_per_minute: int | None, store: str | None
 ) -> int:
     """Create a key for NAME and print it once, as the last word."""
-    wanted = None if flows is None else [each.strip() for each in flows.split(",") if each.strip()]
-    if wanted == []:
+    allowed_flows = None if flows is None else [each.strip() for each in flows.split(",") if each.strip()]
+    if allowed_flows == []:
         raise click.UsageError("--flows names no flow")
     results = Results()
-    with open_journal(_choose_kept(store)) as kept:
-        key = _ring(kept).add(
-            name, flows=wanted, budget_usd_day=budget_usd_day, requests_per_minute=requests_per_minute
+    with open_journal(_choose_lasting_store(store)) as journal:
+        key = _ring(journal).add(
+            name, flows=allowed_flows, budget_usd_day=budget_usd_day, requests_per_minute=requests_per_minute
         )
     complain(f"the key of '{name}', which is told this once; send it as `Authorization: Bearer KEY`:")
     results.line(key)
@@ -291,11 +291,11 @@ def add_key(
 def list_keys(as_json: bool, store: str | None) -> int:
     """List the keys, with what they may do and what they have spent today."""
     results = Results()
-    with open_journal(_choose_kept(store)) as kept:
-        keys = _ring(kept).list()
+    with open_journal(_choose_lasting_store(store)) as journal:
+        keys = _ring(journal).list()
         from flowengine.web.gate.api_keys import DayBudgets  # As above.
 
-        spent = {key.caller.name: DayBudgets(kept).read_spending(key.caller.name) for key in keys}
+        spent = {key.caller.name: DayBudgets(journal).read_spending(key.caller.name) for key in keys}
     if as_json:
         results.value([_to_object(key, *spent[key.caller.name]) for key in keys])
         return 0
@@ -317,15 +317,15 @@ def list_keys(as_json: bool, store: str | None) -> int:
 
 
 def _to_object(key: ApiKey, spent: float, reserved: float) -> Mapping[str, Any]:
-    found = {**key.caller._asdict(), "id": key.id, "added": datetime.fromtimestamp(key.added, UTC).isoformat()}
-    return {**found, "spent_usd_today": spent, "reserved_usd_today": reserved}
+    about = {**key.caller._asdict(), "id": key.id, "added": datetime.fromtimestamp(key.added, UTC).isoformat()}
+    return {**about, "spent_usd_today": spent, "reserved_usd_today": reserved}
 
 
 def _format_budget(budget: float | None, spent: float, reserved: float) -> str:
     if budget is None:
         return ""
-    held = f" + {_format_usd(reserved)} reserved" if reserved else ""
-    return f"{_format_usd(spent)}{held} of {_format_usd(budget)} USD today"
+    reservation = f" + {_format_usd(reserved)} reserved" if reserved else ""
+    return f"{_format_usd(spent)}{reservation} of {_format_usd(budget)} USD today"
 
 
 def _format_usd(amount: float) -> str:
@@ -342,20 +342,20 @@ def _format_usd(amount: float) -> str:
 @store_option
 def remove_key(name: str, store: str | None) -> int:
     """Remove the key of NAME."""
-    with open_journal(_choose_kept(store)) as kept:
-        _ring(kept).remove(name)
+    with open_journal(_choose_lasting_store(store)) as journal:
+        _ring(journal).remove(name)
     complain(f"the key of '{name}' is no more")
     return 0
 
 
-def _choose_kept(store: str | None) -> str:
-    chosen = choose_store(store)
-    if not keeps(chosen):
+def _choose_lasting_store(store: str | None) -> str:
+    address = choose_store(store)
+    if not keeps(address):
         raise click.UsageError("a key is kept in a store: --store names a file or a database")
-    return chosen
+    return address
 
 
-def _ring(kept: Any) -> Any:
+def _ring(journal: Any) -> Any:
     from flowengine.web.gate.api_keys import KeyRing  # Commands are imported for their help, too.
 
-    return KeyRing(kept)
+    return KeyRing(journal)

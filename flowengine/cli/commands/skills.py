@@ -90,29 +90,29 @@ def check_skills(paths: Sequence[str], strict: bool, as_json: bool) -> int:
     Exit code 2 where there is an error: a skill that cannot be read, or with --strict one that breaks the rules.
     """
     store = SkillStore(paths, strict)
-    found, results = checked(store), Results()
+    problems, results = checked(store), Results()
     if as_json:
-        results.value(found)
+        results.value(problems)
     else:
-        for each in found:
+        for each in problems:
             results.line(str(each))
-    errors = sum(each.severity == "error" for each in found)
-    complain(f"{len(store.skills())} skills: {errors} errors and {len(found) - errors} warnings")
+    errors = sum(each.severity == "error" for each in problems)
+    complain(f"{len(store.skills())} skills: {errors} errors and {len(problems) - errors} warnings")
     project = find_project(paths[0])
     complain(_describe_script_support(verdict(project.root), project.allow_unconfined_scripts))
     return 2 if errors else 0
 
 
-def _describe_script_support(held: Verdict, is_allowed: bool) -> str:
-    """What becomes of scripts on this machine.
+def _describe_script_support(sandbox: Verdict, is_allowed: bool) -> str:
+    """Says whether scripts run on this machine, and how.
 
     >>> _describe_script_support(Verdict(False, "bwrap is not installed"), True)
     'scripts run UNCONFINED here, as the project file allows: bwrap is not installed'
     """
-    if held.holds:
+    if sandbox.holds:
         return "scripts run in a sandbox"
     done = "run UNCONFINED here, as the project file allows" if is_allowed else "are refused here"
-    return f"scripts {done}: {held.reason}"
+    return f"scripts {done}: {sandbox.reason}"
 
 
 @command.command("measure")
@@ -147,9 +147,9 @@ def measure_skills(
     chosen_skills = [_find_skill(store, active)] if active else list(store.skills())
     if not chosen_skills:
         raise click.UsageError("there are no skills to measure")
-    asked = [] if tasks is None else _read_tasks(tasks, store)
+    samples = [] if tasks is None else _read_tasks(tasks, store)
     choose = choose_by_words() if model is None else choose_by_model(_open_model(model), locale)
-    cases, choices = anyio.run(_measure, store, chosen_skills, task, asked, choose, locale)
+    cases, choices = anyio.run(_measure, store, chosen_skills, task, samples, choose, locale)
     results = Results()
     if as_json:
         results.json(_to_json(cases, choices))
@@ -159,10 +159,10 @@ def measure_skills(
 
 
 async def _measure(
-    store: SkillStore, skills: Sequence[Skill], task: str, asked: Sequence[Task], choose: Chooser, locale: str
+    store: SkillStore, skills: Sequence[Skill], task: str, samples: Sequence[Task], choose: Chooser, locale: str
 ) -> tuple[list[Measured], Choices | None]:
     cases = [await measure_skill(store, each, task, locale) for each in skills]
-    return cases, await measure_choices(store, asked, choose, locale) if asked else None
+    return cases, await measure_choices(store, samples, choose, locale) if samples else None
 
 
 def _open_model(name: str) -> Model:
@@ -171,14 +171,14 @@ def _open_model(name: str) -> Model:
 
 
 def _find_skill(store: SkillStore, name: str) -> Skill:
-    found = store.find(name)
-    if found is None:
+    skill = store.find(name)
+    if skill is None:
         raise click.UsageError(f"there is no skill '{name}'{store.hint(name)}")
-    return found
+    return skill
 
 
 def _read_tasks(file: Path, store: SkillStore) -> list[Task]:
-    known = [each.name for each in store.skills()]
+    names = [each.name for each in store.skills()]
     tasks: list[Task] = []
     try:
         text = file.read_text(encoding="utf-8-sig")
@@ -188,13 +188,13 @@ def _read_tasks(file: Path, store: SkillStore) -> list[Task]:
         if not line.strip():
             continue
         try:
-            given = parse_json(line)
-            task = Task(str(given["task"]), str(given["skill"]))
+            entry = parse_json(line)
+            task = Task(str(entry["task"]), str(entry["skill"]))
         except (ValueError, KeyError, TypeError) as error:
             raise click.UsageError(f'{file}:{number}: one {{"task": …, "skill": …}} is expected') from error
-        if task.skill not in known:
+        if task.skill not in names:
             raise click.UsageError(
-                f"{file}:{number}: there is no skill '{task.skill}'{did_you_mean(task.skill, known)}"
+                f"{file}:{number}: there is no skill '{task.skill}'{did_you_mean(task.skill, names)}"
             )
         tasks.append(task)
     return tasks

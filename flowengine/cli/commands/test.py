@@ -63,10 +63,10 @@ def list_flowtest_files(path: str) -> list[Path]:
     folder = Path(path)
     if not folder.is_dir():
         return [folder]
-    found = sorted(each for each in folder.rglob(f"*{_SUFFIX}") if each.is_file())
-    if not found:
+    files = sorted(each for each in folder.rglob(f"*{_SUFFIX}") if each.is_file())
+    if not files:
         raise click.UsageError(f"there is no *{_SUFFIX} file in '{path}'")
-    return found
+    return files
 
 
 def _run_cases(test: FlowTest, mode: Mode, results: Results) -> int:
@@ -106,8 +106,8 @@ def record_command(reference: str, output: str | None, store: str | None) -> int
     """
     from flowengine.testing.cassette_file import cassette_text, recorded_calls, write_cassette
 
-    with open_journal(store) as kept:
-        run = unfold_reused(read(kept, kept.find(reference)), partial(read, kept))
+    with open_journal(store) as journal:
+        run = unfold_reused(read(journal, journal.find(reference)), partial(read, journal))
     for each in run.lacking:
         complain(f"notice: {each}")
     calls = recorded_calls(run.events)
@@ -141,17 +141,17 @@ def to_test(
     """
     from flowengine.testing.recorded_case import make_row, make_test
 
-    with open_journal(store) as kept:
-        run_id = kept.find(reference)
-        events = read(kept, run_id)
-        run = unfold_reused(events, partial(read, kept))
+    with open_journal(store) as journal:
+        run_id = journal.find(reference)
+        events = read(journal, run_id)
+        run = unfold_reused(events, partial(read, journal))
     _refuse_judges(run_id, events)
     if as_row:
         text = make_row(events, run_id, mask=mask) + "\n"
     else:
         _check_name(output, force=force)
-        made = make_test(run.events, run_id, mask=mask, folder=output and output.parent, name=name, lacking=run.lacking)
-        text = made.text
+        case = make_test(run.events, run_id, mask=mask, folder=output and output.parent, name=name, lacking=run.lacking)
+        text = case.text
         for each in run.lacking:
             complain(f"notice: {each}")
     if output is None:
@@ -171,10 +171,10 @@ def _refuse_judges(run_id: str, events: Sequence[Event]) -> None:
     """`@last` behind an eval is what its judges were asked, which is no run of a flow that anybody wrote."""
     labels = labels_of(events[0]) if isinstance(events[0], RunStarted) else EMPTY
     if labels.get("part") == "judges" and "eval" in labels:
-        chosen = " ".join(f"--label {name}={labels[name]}" for name in ("set", "row") if name in labels)
+        filters = " ".join(f"--label {name}={labels[name]}" for name in ("set", "row") if name in labels)
         raise InputError(
             f"run '{run_id}' is what the judges of the eval '{labels['eval']}' were asked; "
-            f"the run that they judged: flowengine runs list --label part=flow {chosen}"
+            f"the run that they judged: flowengine runs list --label part=flow {filters}"
         )
 
 

@@ -81,9 +81,9 @@ def command(
     address = f"{address_of(host, listening.getsockname()[1])}/?token={secret}"
     results, project = Results(), project_of(None)[0]
     links = [] if project.notify is None else [project.notify.host]  # By this name people come with links.
-    with listening, results.alone(), open_journal(store, durability) as kept:
+    with listening, results.alone(), open_journal(store, durability) as journal:
         app = make_app(
-            kept,
+            journal,
             flows or [os.path.relpath(project.root)],
             secret,
             hosts=(

@@ -40,27 +40,27 @@ def command(paths: tuple[str, ...], form: Format, strict: bool, deny_risks: bool
 
     A model's name is looked up with the environment and the project that are here. Exit code 2 where a flow has errors.
     """
-    listed = [list_flow_files(path) for path in paths]
-    files = list(dict.fromkeys(file for found, _ in listed for file in found))
+    listings = [list_flow_files(path) for path in paths]
+    files = list(dict.fromkeys(file for group, _ in listings for file in group))
     looked_up = {file: _read_model_facts(file) for file in files}
     every = (each for file in files for each in check_file(file, project=find_project(file), models=looked_up[file]))
-    found = list(dict.fromkeys(every))  # A file that several flows run is told of once.
+    diagnostics = list(dict.fromkeys(every))  # A file that several flows run is told of once.
     results = Results()
     if form == "json":
-        results.value(found)
+        results.value(diagnostics)
     elif form == "github":
-        results.lines(_format_as_github(found))
+        results.lines(_format_as_github(diagnostics))
     else:
-        results.lines(f"{each}{format_excerpt(each) if results.on_terminal else ''}" for each in found)
+        results.lines(f"{each}{format_excerpt(each) if results.on_terminal else ''}" for each in diagnostics)
     if verbose and form == "text":
         for file, facts in looked_up.items():
             results.lines(_describe_models(file, facts))
-    errors = sum(each.severity == "error" for each in found)
+    errors = sum(each.severity == "error" for each in diagnostics)
     if form == "text":
-        complain(_format_summary(len(files), errors, len(found) - errors, sum(others for _, others in listed)))
-    if errors or (strict and found):
+        complain(_format_summary(len(files), errors, len(diagnostics) - errors, sum(others for _, others in listings)))
+    if errors or (strict and diagnostics):
         return 2
-    return 1 if deny_risks and any(each.code == "FE921" for each in found) else 0
+    return 1 if deny_risks and any(each.code == "FE921" for each in diagnostics) else 0
 
 
 def check_with_models(file: str | Path) -> list[Diagnostic]:
@@ -79,8 +79,8 @@ def _describe_models(file: str, facts: ModelFacts) -> Iterator[str]:
         spec = load_flow(file, project=find_project(file))
     except FlowError:
         return  # Its problems are told.
-    for model, known in vendors_of(spec, facts).items():
-        yield f"{file}: model '{model}' goes to {known.provider}, since {known.because}"
+    for model, vendor in vendors_of(spec, facts).items():
+        yield f"{file}: model '{model}' goes to {vendor.provider}, since {vendor.because}"
     if (unnamed := describe_unnamed(spec, facts)) is not None:
         yield f"{file}: {unnamed}"
 
@@ -93,12 +93,12 @@ def list_flow_files(path: str) -> tuple[list[str], int]:
     place = Path(path)
     if not place.is_dir():
         return [path], 0
-    found = [str(each) for each in find_flow_files(place)]
+    files = [str(each) for each in find_flow_files(place)]
     others = sum(not (each.name.endswith(_OF_FLOWS) or says_flowengine(each)) for each in find_yaml_files(place))
-    if not found:
-        told = f" ({others} YAML file{'s' * (others != 1)} without `flowengine:`)" if others else ""
-        raise click.UsageError(f"there is no flow file below '{path}'{told}")
-    return found, others
+    if not files:
+        note = f" ({others} YAML file{'s' * (others != 1)} without `flowengine:`)" if others else ""
+        raise click.UsageError(f"there is no flow file below '{path}'{note}")
+    return files, others
 
 
 def _format_as_github(problems: Sequence[Diagnostic]) -> Iterator[str]:

@@ -70,10 +70,10 @@ def command(
     pace = pace_of(batch=batch, deadline=deadline)
     change = read_change(model, prompt, settings)
     results = Results()
-    with open_journal(store) as kept:
+    with open_journal(store) as journal:
         with results.alone():
-            asked = WhatIf(
-                store=kept,
+            experiment = WhatIf(
+                store=journal,
                 node=node,
                 change=change,
                 runs=runs,
@@ -84,11 +84,11 @@ def command(
                 batch=pace,
                 tell=complain,
             )
-        meter = RowMeter(len(asked.chosen), quiet=quiet, is_batched=batch)
-        asked.heard = meter.hear
+        meter = RowMeter(len(experiment.chosen), quiet=quiet, is_batched=batch)
+        experiment.heard = meter.hear
         try:
             with results.alone():
-                report = run_until_interrupted(asked.run)
+                report = run_until_interrupted(experiment.run)
         finally:
             meter.end()
     if report is None:
@@ -153,11 +153,11 @@ def _lines(report: WhatIfReport, store: str | None) -> Iterator[str]:
     ]
     yield from format_table(table)
     yield f"paid now: {format_dollars(totals['paid_usd'], is_whole=not totals['paid_unpriced_calls'])}"
-    told = [each for each in report.rows if each.answer_differs or each.status != "succeeded"]
-    if told:
+    rows = [each for each in report.rows if each.answer_differs or each.status != "succeeded"]
+    if rows:
         yield ""
-        yield from format_table([["RUN", "FORK", "STATUS", "ANSWER", "OUTPUTS", ""], *map(_format_row, told[:_SHOWN])])
-    forked = [each for each in told if each.fork_id is not None]
+        yield from format_table([["RUN", "FORK", "STATUS", "ANSWER", "OUTPUTS", ""], *map(_format_row, rows[:_SHOWN])])
+    forked = [each for each in rows if each.fork_id is not None]
     if forked:
         yield f"to look at one: {format_command(f'diff {forked[0].run_id}', str(forked[0].fork_id), store)}"
 

@@ -81,9 +81,9 @@ class _JsonFormatter(logging.Formatter):
     """An object on a line: time, level, event, run, message, logger."""
 
     def format(self, record: logging.LogRecord) -> str:
-        found: dict[str, Any] = {"time": _format_time(record), "level": record.levelname.lower()}
-        found |= {name: value for name in ("event", "run") if (value := getattr(record, name, None)) is not None}
-        return json.dumps(found | {"message": _format_message(self, record), "logger": record.name})
+        fields: dict[str, Any] = {"time": _format_time(record), "level": record.levelname.lower()}
+        fields |= {name: value for name in ("event", "run") if (value := getattr(record, name, None)) is not None}
+        return json.dumps(fields | {"message": _format_message(self, record), "logger": record.name})
 
 
 def _format_message(form: logging.Formatter, record: logging.LogRecord) -> str:
@@ -161,12 +161,12 @@ def _work(
     if not any_folder:
         _refuse_wide_folder(find_project().root)
     with ExitStack() as stack:
-        kept = stack.enter_context(open_journal(store))
-        stack.enter_context(telemetry.sending(kept, lambda text: log_notice(WorkerNotice(text, "telemetry"))))
+        journal = stack.enter_context(open_journal(store))
+        stack.enter_context(telemetry.sending(journal, lambda text: log_notice(WorkerNotice(text, "telemetry"))))
         from flowengine.runtime.queue.run_queue import queue_store  # Needs its extra.
         from flowengine.runtime.queue.worker import Pace, work
 
-        place = queue_store(kept)
+        place = queue_store(journal)
         settings: dict[str, Any] = {"queue": queue, "concurrency": concurrency, "takeovers": takeovers}
         log_notice(WorkerNotice(f"working on queue '{queue}', {concurrency} at once", "started"))
         if health_port is not None:
@@ -181,7 +181,7 @@ def _work(
         from flowengine.web.gate.api_keys import DayBudgets
         from flowengine.web.service.run_booking import book_run  # Knows all of runs, which `--help` does without.
 
-        budgets = DayBudgets(kept)
+        budgets = DayBudgets(journal)
 
         async def book(events: Sequence[Event]) -> None:
             await anyio.to_thread.run_sync(book_run, budgets, events)
@@ -210,6 +210,6 @@ def _listen(host: str, port: int) -> socket.socket:
     with needing_extra("ui", "--health-port"):
         from flowengine.runtime.queue.health import listen
     listening = listen(host, port)
-    shown, bound = f"[{host}]" if ":" in host else host, listening.getsockname()[1]
-    log_notice(WorkerNotice(f"health and metrics on http://{shown}:{bound}", "listening"))
+    address, bound = f"[{host}]" if ":" in host else host, listening.getsockname()[1]
+    log_notice(WorkerNotice(f"health and metrics on http://{address}:{bound}", "listening"))
     return listening
