@@ -266,23 +266,23 @@ class FlowBody:
             yield body
 
     @contextmanager
-    def _hold_body(self, node: str, kind: str, keys: Mapping[str, Any], known: type[Any]) -> Generator[FlowBody]:
-        _check_keys(node, kind, keys, known)
+    def _hold_body(self, node: str, kind: str, keys: Mapping[str, Any], allowed: type[Any]) -> Generator[FlowBody]:
+        _check_keys(node, kind, keys, allowed)
         body = FlowBody()
         yield body
-        self._add(node, kind, {**keys, "nodes": body.nodes}, known)
+        self._add(node, kind, {**keys, "nodes": body.nodes}, allowed)
 
-    def _add(self, node: str, kind: str | None, keys: Mapping[str, Any], known: type[Any]) -> None:
-        _check_keys(node, kind or "agent", keys, known)
+    def _add(self, node: str, kind: str | None, keys: Mapping[str, Any], allowed: type[Any]) -> None:
+        _check_keys(node, kind or "agent", keys, allowed)
         if node in self.nodes:
             raise DefinitionError(f"there is a node '{node}' already")
-        written = {_RENAMED.get(key, key): _to_plain(value, node) for key, value in keys.items()}
-        self.nodes[node] = written if kind is None else {"type": kind, **written}
+        entry = {_RENAMED.get(key, key): _to_plain(value, node) for key, value in keys.items()}
+        self.nodes[node] = entry if kind is None else {"type": kind, **entry}
 
 
-def _check_keys(node: str, kind: str, keys: Mapping[str, Any], known: type[Any]) -> None:
-    """`DefinitionError` for a key that the kind of node does not have; `known` declares those that may be left out."""
-    names = [*get_type_hints(known), *_GIVEN.get(kind, ())]
+def _check_keys(node: str, kind: str, keys: Mapping[str, Any], allowed: type[Any]) -> None:
+    """`DefinitionError` for a key that the kind of node does not have; `allowed` declares the optional ones."""
+    names = [*get_type_hints(allowed), *_GIVEN.get(kind, ())]
     for key in keys:
         if key not in names:
             hint = did_you_mean(key, names)

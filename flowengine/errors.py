@@ -137,10 +137,10 @@ def refuse_other_kind(value: Any, kind: Any, expected: str, error: type[FlowEngi
         raise error(f"{expected}, not {type(value).__name__}")
 
 
-def _find_foreign(owner: str, name: str, known: Iterable[str]) -> str | None:
+def _find_foreign(owner: str, name: str, names: Iterable[str]) -> str | None:
     from flowengine.foreign_names import find_foreign_argument  # Only a wrong argument needs the table.
 
-    return find_foreign_argument(owner, name, known)
+    return find_foreign_argument(owner, name, names)
 
 
 def unknown_argument(owner: str, name: str, known: Iterable[str]) -> TypeError:
@@ -168,9 +168,9 @@ def find_attribute(given: object, name: str, owner: str) -> Any:
     """
     if hasattr(type(given), name):
         return object.__getattribute__(given, name)
-    known = [each for each in dir(type(given)) if not each.startswith("_")]
-    foreign = None if name.startswith("_") else _find_foreign(owner, name, known)
-    hint = f"; {foreign}" if foreign else did_you_mean(name, known)
+    names = [each for each in dir(type(given)) if not each.startswith("_")]
+    foreign = None if name.startswith("_") else _find_foreign(owner, name, names)
+    hint = f"; {foreign}" if foreign else did_you_mean(name, names)
     raise AttributeError(f"'{type(given).__name__}' object has no attribute '{name}'{hint}", name=name, obj=given)
 
 
@@ -179,34 +179,34 @@ def names_arguments(function: Callable[P, R]) -> Callable[P, R]:
     refusal of too many values says which it takes without a keyword."""
     parameters = inspect.signature(function).parameters
     kinds = {name: each.kind for name, each in parameters.items()}
-    known = [name for name in kinds if name != "self"]
+    argument_names = [name for name in kinds if name != "self"]
     placed = [name for name, kind in kinds.items() if kind is inspect.Parameter.POSITIONAL_OR_KEYWORD]
     needed = [name for name in placed if parameters[name].default is inspect.Parameter.empty]
     takes_others = inspect.Parameter.VAR_KEYWORD in kinds.values()
     owner = function.__qualname__.removesuffix(".__init__")
 
     @wraps(function)
-    def call(*args: P.args, **named: P.kwargs) -> R:
+    def call(*args: P.args, **keywords: P.kwargs) -> R:
         if len(args) > len(placed):
             values = ", ".join(each for each in placed if each != "self")
-            found = ", ".join(reprlib.repr(each) for each in args[placed[:1] == ["self"] :])
+            surplus = ", ".join(reprlib.repr(each) for each in args[placed[:1] == ["self"] :])
             raise TypeError(
-                f"{owner} takes {values} without a keyword, and found {found}; write the rest as name=value"
+                f"{owner} takes {values} without a keyword, and found {surplus}; write the rest as name=value"
             )
-        for name in named:
-            if name not in known and not (takes_others and _find_foreign(owner, name, known) is None):
-                raise unknown_argument(owner, name, known)
-        missing = [each for each in needed[len(args) :] if each not in named]
+        for name in keywords:
+            if name not in argument_names and not (takes_others and _find_foreign(owner, name, argument_names) is None):
+                raise unknown_argument(owner, name, argument_names)
+        missing = [each for each in needed[len(args) :] if each not in keywords]
         if missing:
-            raise TypeError(f"{owner} needs {', '.join(missing)}, and found {', '.join(named) or 'nothing more'}")
-        return function(*args, **named)
+            raise TypeError(f"{owner} needs {', '.join(missing)}, and found {', '.join(keywords) or 'nothing more'}")
+        return function(*args, **keywords)
 
     if not inspect.iscoroutinefunction(function):
         return call
 
     @wraps(function)
-    async def wait(*args: P.args, **named: P.kwargs) -> Any:
-        return await cast("Awaitable[Any]", call(*args, **named))
+    async def wait(*args: P.args, **keywords: P.kwargs) -> Any:
+        return await cast("Awaitable[Any]", call(*args, **keywords))
 
     return cast("Callable[P, R]", wait)
 
@@ -358,13 +358,13 @@ def may_have_arrived(error: BaseException | None) -> bool:
     >>> [may_have_arrived(each()) for each in (ConnectionResetError, ConnectionRefusedError, KeyError)]
     [True, False, False]
     """
-    seen: list[BaseException] = []
-    while error is not None and error not in seen:
+    visited: list[BaseException] = []
+    while error is not None and error not in visited:
         if isinstance(error, ConnectionRefusedError):
             return False
         if isinstance(error, UnknownEffectError | TimeoutError | ConnectionError):
             return True
-        seen.append(error)
+        visited.append(error)
         error = error.__cause__ or error.__context__
     return False
 
@@ -563,7 +563,7 @@ class EffectPendingError(JournalError):
     def __init__(self, run_id: str, calls: Sequence[UndecidedCall]) -> None:
         self.calls = tuple(calls)
         self.node, self.tool, self.arguments, _ = self.calls[0]
-        told = "; ".join(
+        explanation = "; ".join(
             f"{each.path}: tool '{each.tool}', arguments {_cut(each.arguments)}"
             if each.path != each.node
             else f"node '{each.node}', tool '{each.tool}', arguments {_cut(each.arguments)}"
@@ -575,7 +575,7 @@ class EffectPendingError(JournalError):
         each = "" if len(self.calls) == 1 else "; each may be decided in its own way"
         super().__init__(
             f"run {run_id} has external calls whose end is not known, and so not whether they took effect: "
-            f"{told}. Look, then say `flowengine resume {run_id} {retry}` to run it again, or "
+            f"{explanation}. Look, then say `flowengine resume {run_id} {retry}` to run it again, or "
             f"`flowengine resume {run_id} {done}` to take it as done{each}"
         )
 

@@ -312,11 +312,11 @@ class Flow(Drawable):
         options = RunOptions(limits=limits, labels=labels)
         check_arguments(Flow.run_many, locals())
         with _opened(store, durability) as journals:
-            chosen = open_row_set(self.plan, journals, name or "rows", name or "", fresh=fresh or name is None)
+            row_set = open_row_set(self.plan, journals, name or "rows", name or "", fresh=fresh or name is None)
             runs = RowRuns(
                 plan=self.plan,
                 store=journals,
-                rows=chosen,
+                rows=row_set,
                 concurrency=concurrency,
                 budget=budget or Budget(),
                 options=options,
@@ -330,10 +330,10 @@ class Flow(Drawable):
 
     def run_sync(self, inputs: Mapping[str, Any] | None = None, **options: Unpack[RunArguments]) -> Run:
         """`run` for scripts, inside or outside a running event loop."""
-        known = ("inputs", *RunArguments.__annotations__)
+        allowed = ("inputs", *RunArguments.__annotations__)
         for option in options:
-            if option not in known:
-                raise unknown_argument("run_sync", option, known)
+            if option not in allowed:
+                raise unknown_argument("run_sync", option, allowed)
         return run_sync(lambda: self.run(inputs, **options))
 
     @names_arguments
@@ -448,8 +448,8 @@ class Flow(Drawable):
         options = RunOptions(limits=limits, retry_effects=retry_effects, assume_done=assume_done, live=_hear(live))
 
         def fork(journals: JournalStore) -> Awaitable[Run]:
-            past, found = journals.find(run_id), EMPTY if state is None else state
-            return local.fork(self.plan, past, journals, node, state=found, options=options)
+            past, state_then = journals.find(run_id), EMPTY if state is None else state
+            return local.fork(self.plan, past, journals, node, state=state_then, options=options)
 
         return await _run_in(store, durability, fork)
 
@@ -481,8 +481,8 @@ class Flow(Drawable):
         options = RunOptions(limits=limits, live=_hear(live))
         with _opened(store, durability) as journals:
             run_id = journals.find(run_id)
-            given = await answer(journals, run_id, node, choice, comment=comment, by=by, form=form)
-            if given.writer is not None:
+            reply = await answer(journals, run_id, node, choice, comment=comment, by=by, form=form)
+            if reply.writer is not None:
                 return _keep_run(local.read_run(self.plan, journals.events(run_id)), store)
         return await _run_in(store, durability, partial(self._resume, run_id, options))
 
@@ -515,9 +515,9 @@ def _hear(live: bool) -> Live | None:
 def _refuse_told_people(plan: CompiledFlow) -> None:
     """`FlowError` where a question names whom to tell: without a project file it would go to no one, silently."""
     text = "only a flow with a project file can tell people (`notify`); FlowBuilder and flow files make such flows"
-    told = [path for path, node in plan.all_nodes.items() if node.tells_people]
-    if told:
-        raise FlowError([Diagnostic("FE531", text, node=path) for path in told])
+    paths = [path for path, node in plan.all_nodes.items() if node.tells_people]
+    if paths:
+        raise FlowError([Diagnostic("FE531", text, node=path) for path in paths])
 
 
 def _check_name(name: object) -> None:
@@ -562,12 +562,12 @@ def _make_agent_node(step: Agent | RoutingAgent | EvaluationAgent, name: str, st
 @contextmanager
 def _opened(store: Store, durability: Durability) -> Generator[JournalStore]:
     """A store as given, or the store of a URL for as long as the block lasts."""
-    opened = as_store(store, durability)
+    journals = as_store(store, durability)
     try:
-        yield opened
+        yield journals
     finally:
-        if opened is not store:
-            opened.close()
+        if journals is not store:
+            journals.close()
 
 
 def _keep_run(run: Run, store: Store) -> Run:
@@ -586,8 +586,8 @@ def _events_at(place: AnyStore, run_id: str) -> Sequence[Event]:
 _STATE_TYPES: Final = ("string", "number", "integer", "boolean", "array", "object")
 
 
-def _field(name: str, given: InputField | str) -> InputField:
-    field = InputField(given) if isinstance(given, str) else given
+def _field(name: str, declaration: InputField | str) -> InputField:
+    field = InputField(declaration) if isinstance(declaration, str) else declaration
     refuse_other_kind(field, InputField, f"input '{name}' is an InputField, or a type as text", DefinitionError)
     _refuse_unknown(f"input '{name}': type", field.type, (None, *_STATE_TYPES, "file"))
     problem = find_wrong_default(field)
@@ -603,8 +603,8 @@ def _state_key(name: str, value: Any) -> StateKey:
     return key
 
 
-def _refuse_unknown(what: str, given: Any, known: Sequence[str | None]) -> None:
-    if given not in known:
-        names = [each for each in known if each is not None]
-        near = did_you_mean(given, names) if isinstance(given, str) else ""
-        raise DefinitionError(f"{what} is one of {', '.join(names)}, not {given!r:.60}{near}")
+def _refuse_unknown(what: str, value: Any, allowed: Sequence[str | None]) -> None:
+    if value not in allowed:
+        names = [each for each in allowed if each is not None]
+        near = did_you_mean(value, names) if isinstance(value, str) else ""
+        raise DefinitionError(f"{what} is one of {', '.join(names)}, not {value!r:.60}{near}")

@@ -208,7 +208,7 @@ class Runs:
         errors, ids, flows, files or labels. `mark`: somebody has marked them so. `ended_since`: when they stopped;
         those that go on have not. `session`: they belong to it.
         """
-        check_arguments(Runs.list, {name: given for name, given in locals().items() if name != "labels"})
+        check_arguments(Runs.list, {name: value for name, value in locals().items() if name != "labels"})
         check_least("limit", limit, 0, whole=True)
         if status and status not in STATUS_WORDS:
             raise DefinitionError(f"a run has no status '{status}'{did_you_mean(status, STATUS_WORDS)}")
@@ -253,14 +253,14 @@ class Runs:
         """Returns the open questions of all runs, the oldest first; `Flow.approve` answers one."""
         query = RunQuery(flow, labels=check_labels(labels))
         infos = [each for each in query.select(self._store.list()) if each.status in _UNSETTLED]
-        found = [question for info in infos for question in self._open(info.run_id)]
-        return sorted(found, key=lambda question: question.asked)
+        questions = [question for info in infos for question in self._open(info.run_id)]
+        return sorted(questions, key=lambda question: question.asked)
 
     def _open(self, run_id: str) -> Iterator[Question]:
         """Yields a run's unanswered questions; an answer that waits for the run's owner counts as none."""
         events = self.events(run_id)
-        kept = answers_left(self._store, run_id, events)
-        return (question for question in _questions(RunRecord(events)) if question.node not in kept)
+        answers = answers_left(self._store, run_id, events)
+        return (question for question in _questions(RunRecord(events)) if question.node not in answers)
 
     def close(self) -> None:
         """Let go of a store that was opened here."""
@@ -281,7 +281,7 @@ def _seconds(moment: datetime | float | None) -> float | None:
 
 
 def _questions(record: RunRecord) -> Iterator[Question]:
-    asked = times_asked(record.events)
+    times = times_asked(record.events)
     for node, question in open_questions(record.events).items():
         yield Question(
             record.run_id,
@@ -290,7 +290,7 @@ def _questions(record: RunRecord) -> Iterator[Question]:
             question.message,
             question.choices,
             question.form,
-            asked[node],
+            times[node],
             question.expires,
             question.on_expire,
             record.labels,

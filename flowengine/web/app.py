@@ -65,20 +65,20 @@ def make_app(
     `read_only`: nothing is started, answered or changed; pages show the commands alone.
     """
     keys = AccessKeys(token or make_token())
-    opened = as_store(store, durability)
+    journals = as_store(store, durability)
     environ = os.environ if environ is None else environ
-    shelf, library = RunCache(opened), Library(flows, environ)
+    shelf, library = RunCache(journals), Library(flows, environ)
     runs = LibraryRuns(shelf, library, wakes=not read_only)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncGenerator[None]:
         async with runs:
             yield
-        if opened is not store:
-            opened.close()
+        if journals is not store:
+            journals.close()
 
     desk = AnswerDesk(environ, runs)
-    known = Hosts(frozenset(hosts), any_address)
+    allowed_hosts = Hosts(frozenset(hosts), any_address)
     app = Starlette(
         routes=[
             *make_answer_routes(desk),
@@ -88,7 +88,7 @@ def make_app(
             *([] if read_only else make_playground_routes()),
             *make_page_routes(),
         ],
-        middleware=[Middleware(Gate, door=TokenDoor(TokenRule(keys, read_only)), hosts=known)],
+        middleware=[Middleware(Gate, door=TokenDoor(TokenRule(keys, read_only)), hosts=allowed_hosts)],
         exception_handlers={404: _answer_not_found, 405: _answer_not_found},
         lifespan=lifespan,
     )
@@ -109,7 +109,7 @@ async def stop(app: Starlette) -> None:
 async def _answer_not_found(request: Request, error: Exception) -> Response:
     status, root = getattr(error, "status_code", 404), request.scope.get("root_path", "")
     is_page = not request.scope["path"].removeprefix(root).startswith("/api/")
-    told = "" if is_page else f"{request.method} {request.url.path}: see {root}/api/openapi.json"
+    detail = "" if is_page else f"{request.method} {request.url.path}: see {root}/api/openapi.json"
     missing = "No such page" if is_page else "No such address"
-    problem = ProblemError(status, missing if status == 404 else "Not done that way", told)
+    problem = ProblemError(status, missing if status == 404 else "Not done that way", detail)
     return tell_allowed(request, problem_response(problem, as_page=is_page, back=runs_url()))

@@ -83,10 +83,10 @@ class _Connection(H11Protocol):
         self._enter(None)
         if self.transport.is_closing():
             return
-        asked = self._asked()
-        if asked is not None:
-            asked.disconnected = True
-            asked.message_event.set()
+        request = self._current_request()
+        if request is not None:
+            request.disconnected = True
+            request.message_event.set()
         if has_begun and self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             self._answer(408, b"the request did not arrive in time\n")
         self.transport.close()
@@ -103,10 +103,10 @@ class _Connection(H11Protocol):
         if self.conn.their_state is h11.SEND_BODY:
             return "body"
         # Between two requests, where nothing of the next has come, uvicorn has a time limit of its own.
-        is_next = self._asked() is None or bool(self.conn.trailing_data[0])
+        is_next = self._current_request() is None or bool(self.conn.trailing_data[0])
         return "head" if self.conn.their_state is h11.IDLE and is_next else None
 
-    def _asked(self) -> RequestResponseCycle | None:
+    def _current_request(self) -> RequestResponseCycle | None:
         """The latest request; its base declares it without the None that it begins with."""
         return cast("RequestResponseCycle | None", self.cycle)
 
@@ -278,17 +278,17 @@ class _Server(uvicorn.Server):
 
 def _bind(host: str, port: int) -> socket.socket:
     family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-    found = socket.socket(family, kind, protocol)
+    listener = socket.socket(family, kind, protocol)
     try:
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if hasattr(socket, "TCP_USER_TIMEOUT"):  # Connections inherit it.
-            found.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _MAX_UNSENT_BYTES)
-        found.bind(address)
-        found.listen(128)  # Now, so that a second server on the port is told.
+            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _MAX_UNSENT_BYTES)
+        listener.bind(address)
+        listener.listen(128)  # Now, so that a second server on the port is told.
     except OSError:
-        found.close()
+        listener.close()
         raise
-    return found
+    return listener
 
 
 def _find_free_port(host: str, port: int) -> int | None:

@@ -87,13 +87,13 @@ def make_serving_app(
     `mcp_patience`, `mcp_on_cancel`: as `--patience` and `--on-cancel` of `flowengine mcp`. `ModelConfigError` where
     runs go on here and a key is missing, or the stand-in would answer although nobody named it.
     """
-    opened = as_store(store, durability)
+    journals = as_store(store, durability)
     looked_up = os.environ if environ is None else environ
     if project is not None:
         looked_up = read_environment(project.root, looked_up)
-    service = FlowService(opened, flows, admission=admission, environ=looked_up, grace=grace, queue=queue)
+    service = FlowService(journals, flows, admission=admission, environ=looked_up, grace=grace, queue=queue)
     service.check_models()
-    keys = KeyRing(opened) if needs_key else None
+    keys = KeyRing(journals) if needs_key else None
     metrics = ServingMetrics(service)
     callbacks = CallbackSender(service, () if project is None else project.allow_callbacks, looked_up)
     parts = ServingParts(service, metrics, callbacks, project, looked_up, max_body, mcp_patience, mcp_on_cancel)
@@ -112,8 +112,8 @@ def make_serving_app(
                 yield
                 await service.drain()
             tasks.cancel_scope.cancel()
-        if opened is not store:
-            opened.close()
+        if journals is not store:
+            journals.close()
 
     middleware = [Middleware(_Counting, metrics)]
     if origins:

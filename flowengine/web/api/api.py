@@ -63,20 +63,20 @@ def _json_response(value: Any, status: int = 200, headers: Mapping[str, str] | N
 
 async def _list_runs(request: Request) -> Response:
     parts = get_parts(request)
-    asked = request.query_params
-    labels = parse_label_filter(asked.getlist("label"))
-    filters = filters_of(asked, labels or {}, parts.by)
+    query = request.query_params
+    labels = parse_label_filter(query.getlist("label"))
+    filters = filters_of(query, labels or {}, parts.by)
     days = {"since": filters.since, "until": filters.until, "ended": filters.ended}
-    for name in (each for each, day in days.items() if day is None and asked.get(each)):
-        raise ProblemError(422, "No such day", f"`{name}` is a day such as 2026-03-01, found {asked[name]!r:.40}")
-    if (page := asked.get("page", "1")) != str(filters.page):
+    for name in (each for each, day in days.items() if day is None and query.get(each)):
+        raise ProblemError(422, "No such day", f"`{name}` is a day such as 2026-03-01, found {query[name]!r:.40}")
+    if (page := query.get("page", "1")) != str(filters.page):
         raise ProblemError(422, "No such page", f"`page` is a whole number from 1 on, found {page!r:.40}")
     if labels is None:
         return _json_response({"runs": [], "total": 0, "page": filters.page, "pages": 1})
-    found = await parts.shelf.do(parts.shelf.page, query_of(filters), filters.page)
-    pages = max(1, -(-found.total // PAGE_SIZE))
-    lines = [to_run_line(each) for each in found.lines] if filters.page <= pages else []
-    return _json_response({"runs": lines, "total": found.total, "page": filters.page, "pages": pages})
+    runs = await parts.shelf.do(parts.shelf.page, query_of(filters), filters.page)
+    pages = max(1, -(-runs.total // PAGE_SIZE))
+    lines = [to_run_line(each) for each in runs.lines] if filters.page <= pages else []
+    return _json_response({"runs": lines, "total": runs.total, "page": filters.page, "pages": pages})
 
 
 async def _get_run(request: Request) -> Response:
@@ -108,8 +108,8 @@ async def _answer_run(request: Request) -> Response:
     run_id: str = request.path_params["run_id"]
     parts = get_parts(request)
     choice, comment, form = body["choice"], body.get("comment", ""), body.get("form")
-    answered = await parts.acts.answer(run_id, node, choice, form, parts.by, comment=comment)
-    return _json_response({"run_id": run_id, "node": answered.node, "resumed": answered.goes_on})
+    outcome = await parts.acts.answer(run_id, node, choice, form, parts.by, comment=comment)
+    return _json_response({"run_id": run_id, "node": outcome.node, "resumed": outcome.goes_on})
 
 
 async def _resume_run(request: Request) -> Response:

@@ -78,7 +78,7 @@ def stream_answer(description: str) -> ApiAnswer:
 def problems(described: Mapping[int, str]) -> dict[int, ApiAnswer]:
     """Answers that are problem objects."""
     content = {MEDIA_TYPE: {"schema": ref("Problem")}}
-    return {status: ApiAnswer(said, content) for status, said in described.items()}
+    return {status: ApiAnswer(description, content) for status, description in described.items()}
 
 
 BODY_PROBLEMS: Final[Mapping[int, ApiAnswer]] = problems(UNREADABLE_BODY)
@@ -143,7 +143,7 @@ def run_operations(root: str, selected: Mapping[str, RunAnswers]) -> list[Operat
             f"{root}{path}",
             id,
             summary,
-            {**problems(said), **(BODY_PROBLEMS if own.body is not None else {}), **own.answers},
+            {**problems(statuses), **(BODY_PROBLEMS if own.body is not None else {}), **own.answers},
             own.body,
             own.needs_body,
             [
@@ -152,7 +152,7 @@ def run_operations(root: str, selected: Mapping[str, RunAnswers]) -> list[Operat
                 *own.parameters,
             ],
         )
-        for id, method, path, summary, said in _RUNS
+        for id, method, path, summary, statuses in _RUNS
         if (own := selected.get(id)) is not None
     ]
 
@@ -187,28 +187,28 @@ def make_openapi(
     for each in operations:
         described = _describe_operation(each, {**common, **each.answers})
         paths.setdefault(each.path.replace(":path}", "}"), {})[each.method.lower()] = described
-    opened = {} if secret is None else {"securitySchemes": {secret: {"type": "http", "scheme": "bearer"}}}
+    security = {} if secret is None else {"securitySchemes": {secret: {"type": "http", "scheme": "bearer"}}}
     return {
         "openapi": "3.1.0",
         "info": {"title": "FlowEngine", "version": __version__},
         "servers": [{"url": root or "/"}],
         "paths": paths,
-        "components": {"schemas": schemas, **opened},
+        "components": {"schemas": schemas, **security},
         **({} if secret is None else {"security": [{secret: []}]}),
     }
 
 
 def _describe_operation(each: Operation, answers: Mapping[int, ApiAnswer]) -> Schema:
-    said: dict[str, Any] = {"operationId": each.id, "summary": each.summary}
+    operation: dict[str, Any] = {"operationId": each.id, "summary": each.summary}
     if each.parameters:
-        said["parameters"] = [_describe_parameter(parameter) for parameter in each.parameters]
+        operation["parameters"] = [_describe_parameter(parameter) for parameter in each.parameters]
     if each.body is not None:
-        said["requestBody"] = {"required": each.needs_body, "content": {"application/json": {"schema": each.body}}}
-    said["responses"] = {
+        operation["requestBody"] = {"required": each.needs_body, "content": {"application/json": {"schema": each.body}}}
+    operation["responses"] = {
         str(status): {"description": answer.description, **({"content": answer.content} if answer.content else {})}
         for status, answer in sorted(answers.items())
     }
-    return said
+    return operation
 
 
 def _describe_parameter(parameter: Parameter) -> Schema:

@@ -101,7 +101,9 @@ def describe_flows(
     `needs_key`, `takes_callbacks`: what else holds of the server.
     """
     calls = [each for flow in flows for each in _flow_operations(flow, takes_callbacks)]
-    common = problems({status: said for status, said in EVERY_PROBLEM.items() if needs_key or status != 401})
+    common = problems(
+        {status: description for status, description in EVERY_PROBLEM.items() if needs_key or status != 401}
+    )
     return make_openapi([*calls, *RUN_OPERATIONS], _SCHEMAS, common, root, "key" if needs_key else None)
 
 
@@ -110,7 +112,7 @@ def _flow_operations(flow: Flow, takes_callbacks: bool) -> Sequence[Operation]:
     path = f"/flows/{flow.name}"
     place = f"#/paths/~1flows~1{escape_pointer(flow.name)}/post/requestBody/content/application~1json/schema"
     inputs = move_references(input_schema(flow), lambda reference: place + reference[1:])
-    said = {
+    schema = {
         "application/json": {"schema": output_schema(flow)},
         "text/event-stream": {"schema": {"description": _STREAM}},
     }
@@ -120,7 +122,7 @@ def _flow_operations(flow: Flow, takes_callbacks: bool) -> Sequence[Operation]:
         Operation(
             "POST", path, flow.name, flow.description or flow.name,
             {
-                200: ApiAnswer("The outputs of the run.", said),
+                200: ApiAnswer("The outputs of the run.", schema),
                 202: json_answer("The run goes on, or waits for a person.", ref("Run")),
                 **BODY_PROBLEMS, **problems(_CALL_PROBLEMS),
             },

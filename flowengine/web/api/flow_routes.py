@@ -86,10 +86,10 @@ class _Wish(NamedTuple):
         (True, 10.0)
         """
         prefer = ",".join(request.headers.getlist("prefer")).lower()
-        said = [each.partition(";")[0].strip() for each in prefer.split(",")]
-        waits = [float(found[1]) for each in said if (found := _WAIT.fullmatch(each))]
+        preferences = [each.partition(";")[0].strip() for each in prefer.split(",")]
+        waits = [float(match[1]) for each in preferences if (match := _WAIT.fullmatch(each))]
         accept = request.headers.get("accept", "").lower()
-        return cls("respond-async" in said, waits[0] if waits else None, "text/event-stream" in accept)
+        return cls("respond-async" in preferences, waits[0] if waits else None, "text/event-stream" in accept)
 
 
 class _FlowRoutes:
@@ -134,8 +134,8 @@ class _FlowRoutes:
     async def list_flows(self, request: Request) -> Response:
         """The flows of the key: name and description."""
         names = self._service.names(caller_of(request))
-        found = [{"name": name, "description": self._service.flows[name].description} for name in names]
-        return json_response({"flows": found})
+        flows = [{"name": name, "description": self._service.flows[name].description} for name in names]
+        return json_response({"flows": flows})
 
     async def describe_flow(self, request: Request) -> Response:
         """OpenAPI of one flow, made of its inputs and outputs."""
@@ -154,24 +154,24 @@ class _FlowRoutes:
         return json_response(document)
 
     async def list_runs(self, request: Request) -> Response:
-        asked = request.query_params
-        labels = parse_label_filter(asked.getlist("label"))
+        query = request.query_params
+        labels = parse_label_filter(query.getlist("label"))
         if labels is None:
             return json_response({"runs": []})
-        found = await self._service.list_runs(
-            caller_of(request), flow=asked.get("flow", ""), status=asked.get("status", ""), labels=labels
+        infos = await self._service.list_runs(
+            caller_of(request), flow=query.get("flow", ""), status=query.get("status", ""), labels=labels
         )
-        return json_response({"runs": [each._asdict() | {"path": None} for each in found]})
+        return json_response({"runs": [each._asdict() | {"path": None} for each in infos]})
 
     async def get_run(self, request: Request) -> Response:
         record = await self._service.record(request.path_params["run_id"], caller_of(request))
-        said = to_run_state(RunOutcome.of(record.events), _root_of(request))
+        state = to_run_state(RunOutcome.of(record.events), _root_of(request))
         usage = {
             "model_calls": record.usage.calls, "tokens": record.usage.tokens, "cost_usd": record.usage.cost_usd
         }  # fmt: skip
         nodes = {path: {"status": node.status, "error": node.error} for path, node in record.nodes.items()}
-        said["callbacks"] = await anyio.to_thread.run_sync(self._parts.callbacks.record, record.run_id)
-        return json_response({**said, "nodes": nodes, "usage": usage, "labels": record.labels})
+        state["callbacks"] = await anyio.to_thread.run_sync(self._parts.callbacks.record, record.run_id)
+        return json_response({**state, "nodes": nodes, "usage": usage, "labels": record.labels})
 
     async def follow_run(self, request: Request) -> Response:
         """The run's events; where the client knows how it stands, those from then on, and 204 where none will come."""
@@ -188,7 +188,7 @@ class _FlowRoutes:
     async def answer_run(self, request: Request) -> Response:
         body, caller = await read_json(request, ANSWER, self._parts.max_body), caller_of(request)
         run_id: str = request.path_params["run_id"]
-        answered = await self._service.answer(
+        outcome = await self._service.answer(
             run_id,
             body.get("node"),
             body["choice"],
@@ -198,7 +198,7 @@ class _FlowRoutes:
             caller=caller,
         )
         return json_response(
-            {"run_id": run_id, "node": answered.node}, 202, {"Location": f"{_root_of(request)}/runs/{run_id}"}
+            {"run_id": run_id, "node": outcome.node}, 202, {"Location": f"{_root_of(request)}/runs/{run_id}"}
         )
 
     async def cancel_run(self, request: Request) -> Response:

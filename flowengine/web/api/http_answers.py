@@ -60,14 +60,14 @@ def hide_store(error: Exception) -> Exception:
     if not isinstance(error, StoreUnavailableError | StoreCorruptError | StoreVersionError):
         return error
     _LOG.error("%s", Masker().mask(f"{type(error).__name__}: {error}"))
-    found = problem_of(error)
-    return ProblemError(found.status, found.title, f"{found.title}; the server's log says more")
+    problem = problem_of(error)
+    return ProblemError(problem.status, problem.title, f"{problem.title}; the server's log says more")
 
 
 def to_run_state(outcome: RunOutcome, root: str = "") -> dict[str, Any]:
     """Returns a run's state with its addresses; `root`: the app's mount path."""
     at = f"{root}/runs/{outcome.run_id}"
-    said: dict[str, Any] = {
+    state: dict[str, Any] = {
         "run_id": outcome.run_id,
         "flow": outcome.flow,
         "status": outcome.status,
@@ -80,8 +80,8 @@ def to_run_state(outcome: RunOutcome, root: str = "") -> dict[str, Any]:
         "links": {"self": at, "events": f"{at}/events", "answer": f"{at}/answer", "cancel": f"{at}/cancel"},
     }
     if outcome.error is not None:
-        said["error"] = {"type": outcome.error.type, "message": outcome.error.message, "node": outcome.failed_node}
-    return said
+        state["error"] = {"type": outcome.error.type, "message": outcome.error.message, "node": outcome.failed_node}
+    return state
 
 
 def accepted_response(outcome: RunOutcome, root: str, headers: Mapping[str, str]) -> Response:
@@ -100,8 +100,8 @@ def outcome_response(outcome: RunOutcome, root: str, headers: Mapping[str, str])
     status = 409 if outcome.status == "cancelled" else 500
     message = "" if outcome.error is None else outcome.error.message
     kind = None if outcome.error is None else outcome.error.type
-    found = ProblemError(status, title, message, run_id=outcome.run_id, node=outcome.failed_node, error=kind)
-    response = problem_response(found, as_page=False)
+    problem = ProblemError(status, title, message, run_id=outcome.run_id, node=outcome.failed_node, error=kind)
+    response = problem_response(problem, as_page=False)
     response.headers.update(headers)
     return response
 
@@ -120,7 +120,7 @@ def encode_progress(position: int | None, event: Event | TokenStreamed) -> bytes
     state = NODE_STATES.get(type(event))
     if state is None:
         return None
-    said = {"node": getattr(event, "node", ""), "state": state, "at": event.at}
+    fields = {"node": getattr(event, "node", ""), "state": state, "at": event.at}
     if isinstance(event, NodeFailed):
-        said["error"] = event.error.message
-    return encode_message("progress", said, position)
+        fields["error"] = event.error.message
+    return encode_message("progress", fields, position)

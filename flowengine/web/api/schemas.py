@@ -53,8 +53,8 @@ def ref(name: str) -> Schema:
 def _object_schema(required: Mapping[str, Schema], optional: Mapping[str, Schema] | None = None, **more: Any) -> Schema:
     """An object that has no other members."""
     properties = {**required, **(optional or {})}
-    said = {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}
-    return {**said, **more}
+    schema = {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}
+    return {**schema, **more}
 
 
 def _list_schema(schema: Schema) -> Schema:
@@ -330,8 +330,8 @@ def _to_questions(run: Reading) -> Mapping[str, Any]:
     if run.progress.finished is None or isinstance(run.events[-1], RunResumed):
         return {}
     return {
-        node: {name: to_json_value(each) for name, each in asked._asdict().items() if name != "notify"}
-        for node, asked in open_questions(run.events).items()
+        node: {name: to_json_value(each) for name, each in question._asdict().items() if name != "notify"}
+        for node, question in open_questions(run.events).items()
     }
 
 

@@ -41,7 +41,9 @@ class ServingMetrics:
         self._runs = Counter(
             "flowengine_runs", "Runs that stopped here.", ["flow", "caller", "status"], registry=registry
         )
-        self._spent = [Counter(name, told, ["flow", "caller"], registry=registry) for name, told, _ in SPENT_METRICS]
+        self._spent = [
+            Counter(name, description, ["flow", "caller"], registry=registry) for name, description, _ in SPENT_METRICS
+        ]
         Info("flowengine_server", "The server.", registry=registry).info({"version": __version__})
         driver = service.driver
         gauges = {
@@ -49,8 +51,8 @@ class ServingMetrics:
             "flowengine_runs_waiting": ("Runs that wait for their turn here.", lambda: driver.waiting),
             "flowengine_server_ready": ("Whether it takes runs.", lambda: not driver.is_stopping),
         }
-        for name, (said, ask) in gauges.items():
-            Gauge(name, said, registry=registry).set_function(ask)
+        for name, (help_text, ask) in gauges.items():
+            Gauge(name, help_text, registry=registry).set_function(ask)
         self._queue = Gauge(
             "flowengine_queue_runs", "Runs of a queue of the store, by state.", ["queue", "state"], registry=registry
         )

@@ -111,27 +111,27 @@ class AsyncClient:
         raise TimeoutError(f"run {run_id} has neither ended nor asked anybody after {timeout} s; it goes on")
 
     async def _wait(self, run_id: str) -> CalledRun:
-        tried = most = 0
-        while tried < _TRIES:
-            tried, states = tried + 1, 0
+        attempt = most = 0
+        while attempt < _TRIES:
+            attempt, states = attempt + 1, 0
             try:
-                async with aclosing(self.follow(run_id)) as told:
-                    async for each in told:
+                async with aclosing(self.follow(run_id)) as progress:
+                    async for each in progress:
                         if each.run is not None and each.run.is_settled:
                             return each.run
                         states += bool(each.state)
                         if each.text or states > most:  # It is new, and no repetition of the run's beginning.
-                            tried, most = 1, max(most, states)
+                            attempt, most = 1, max(most, states)
             except ClientError as error:
-                if error.status or tried == _TRIES:
+                if error.status or attempt == _TRIES:
                     raise
-            await anyio.sleep(pause_before(tried + 1))
+            await anyio.sleep(pause_before(attempt + 1))
         return await self.get(run_id)
 
     async def follow(self, run_id: str) -> AsyncGenerator[RunProgress]:
         """Yields the run's progress from its beginning until it ends or waits, and last its state."""
-        async with aclosing(self._backend.follow(run_id)) as told:
-            async for each in told:
+        async with aclosing(self._backend.follow(run_id)) as progress:
+            async for each in progress:
                 yield each
 
     async def answer(
@@ -157,9 +157,9 @@ def _sync(method: Callable[Concatenate[AsyncClient, P], Awaitable[T]]) -> Callab
     """The method for programs without an event loop."""
 
     @wraps(method)
-    def call(self: Client, /, *given: P.args, **named: P.kwargs) -> T:
+    def call(self: Client, /, *arguments: P.args, **keywords: P.kwargs) -> T:
         work = self._do  # pyright: ignore[reportPrivateUsage] - it makes the methods of this module's own class
-        return work(lambda client: method(client, *given, **named))
+        return work(lambda client: method(client, *arguments, **keywords))
 
     return call
 
@@ -208,24 +208,24 @@ class Client:
 
     def follow(self, run_id: str) -> Generator[RunProgress]:
         """As `AsyncClient.follow`."""
-        told = SimpleQueue[RunProgress | Exception | None]()
+        queue = SimpleQueue[RunProgress | Exception | None]()
 
         async def pump() -> None:
             try:
                 async with aclosing(self._client.follow(run_id)) as pieces:
                     async for piece in pieces:
-                        told.put(piece)
-                told.put(None)
+                        queue.put(piece)
+                queue.put(None)
             except Exception as error:
-                told.put(error)
+                queue.put(error)
             except BaseException:
-                told.put(ClientError(f"the client was closed before run {run_id} was followed to its end"))
+                queue.put(ClientError(f"the client was closed before run {run_id} was followed to its end"))
                 raise
 
         pumping = self._open_portal().start_task_soon(pump)
         self._following.add(pumping)
         try:
-            while (each := told.get()) is not None:
+            while (each := queue.get()) is not None:
                 if isinstance(each, Exception):
                     raise each
                 yield each

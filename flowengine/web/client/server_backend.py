@@ -31,13 +31,13 @@ _REPEATED: Final = (429, 502, 503, 504)
 """Statuses of a server that may answer otherwise later."""
 
 
-def pause_before(tried: int) -> float:
+def pause_before(attempt: int) -> float:
     """Seconds before a request is sent for the so-manieth time, counted from 2.
 
     >>> [pause_before(tried) for tried in (2, 3, 4)]
     [0.25, 0.5, 1.0]
     """
-    return min(_LONGEST_PAUSE, 0.25 * 2 ** (tried - 2))
+    return min(_LONGEST_PAUSE, 0.25 * 2 ** (attempt - 2))
 
 
 class _Answer(NamedTuple):
@@ -54,7 +54,7 @@ class ServerBackend:
         if key is not None and not (key.isascii() and key.isprintable()):
             raise ClientError("a key has printable ASCII characters alone")
         self._base = base_url.rstrip("/")
-        self._shown = _show_server(base_url)
+        self._name = _show_server(base_url)
         self._key = key
 
     def connect(self) -> AbstractAsyncContextManager[object]:
@@ -103,13 +103,13 @@ class ServerBackend:
         await self._ask("POST", f"{_path_of(run_id)}/cancel", {})
 
     async def list_runs(self, flow: str, status: str, labels: Mapping[str, str]) -> Sequence[RunInfo]:
-        asked = [*{"flow": flow, "status": status}.items(), *(("label", f"{name}={labels[name]}") for name in labels)]
-        query = "&".join(f"{name}={_quote(value)}" for name, value in asked if value)
-        found = await self._ask("GET", f"/runs?{query}")
-        listed = found.get("runs") if is_map(found) else None
-        if not isinstance(listed, list):
+        filters = [*{"flow": flow, "status": status}.items(), *(("label", f"{name}={labels[name]}") for name in labels)]
+        query = "&".join(f"{name}={_quote(value)}" for name, value in filters if value)
+        data = await self._ask("GET", f"/runs?{query}")
+        rows = data.get("runs") if is_map(data) else None
+        if not isinstance(rows, list):
             raise _unreadable()
-        return [_read_info(each) for each in cast("list[Any]", listed)]
+        return [_read_info(each) for each in cast("list[Any]", rows)]
 
     async def _ask(
         self,
@@ -122,11 +122,11 @@ class ServerBackend:
     ) -> Any:
         """The answer's JSON; raises what the server refuses, and `ClientError` where no answer comes."""
         call = self._call(method, path, body, headers)
-        for tried in range(1, _TRIES + 1):
-            pause, is_last = pause_before(tried + 1), tried == _TRIES
+        for attempt in range(1, _TRIES + 1):
+            pause, is_last = pause_before(attempt + 1), attempt == _TRIES
             try:
                 with anyio.fail_after(_SILENCE):
-                    found = await _send(call)
+                    reply = await _send(call)
             except NoConnectionError as error:
                 if is_last:
                     raise ClientError(f"no server answers at {self}: {error}") from error
@@ -134,22 +134,22 @@ class ServerBackend:
                 if is_last or not may_repeat or (isinstance(error, BrokenExchangeError) and error.is_final):
                     raise self._broken(error) from error
             else:
-                if found.status < 300:
-                    return found.data
-                if is_last or found.status not in _REPEATED:
-                    raise _refusal(found)
-                pause = max(pause, min(_LONGEST_PAUSE, found.retry_after or 0.0))
+                if reply.status < 300:
+                    return reply.data
+                if is_last or reply.status not in _REPEATED:
+                    raise _refusal(reply)
+                pause = max(pause, min(_LONGEST_PAUSE, reply.retry_after or 0.0))
             await anyio.sleep(pause)
         raise AssertionError("the last try returns or raises")
 
     def _call(
         self, method: str, path: str, body: Mapping[str, Any] | None, headers: Sequence[tuple[str, str]]
     ) -> HttpCall:
-        sent = list(headers)
+        fields = list(headers)
         if self._key is not None:
-            sent.append(("authorization", f"Bearer {self._key}"))
+            fields.append(("authorization", f"Bearer {self._key}"))
         if body is not None:
-            sent.append(("content-type", "application/json"))
+            fields.append(("content-type", "application/json"))
         data = b""
         if body is not None:
             try:
@@ -157,13 +157,13 @@ class ServerBackend:
                     data = json.dumps(to_jsonable_python(dict(body)), allow_nan=False).encode()
             except RunError as error:
                 raise ClientError(str(error)) from error
-        return HttpCall(f"{self._base}{path}", sent, data, method)
+        return HttpCall(f"{self._base}{path}", fields, data, method)
 
     def _broken(self, error: Exception) -> ClientError:
         return ClientError(f"the connection to {self} broke: {str(error) or f'it was silent for {_SILENCE:g} s'}")
 
     def __str__(self) -> str:
-        return self._shown
+        return self._name
 
 
 def _show_server(address: str) -> str:
@@ -220,8 +220,8 @@ def _path_of(run_id: str) -> str:
 def _refusal(answer: _Answer) -> ClientError:
     """Makes an error of the server's refusal."""
     data = answer.data if is_map(answer.data) else dict[str, Any]()
-    told = data.get("detail") or data.get("title") or f"the server answers {answer.status}"
-    return ClientError(str(told), answer.status)
+    detail = data.get("detail") or data.get("title") or f"the server answers {answer.status}"
+    return ClientError(str(detail), answer.status)
 
 
 def _read_run(data: Any) -> CalledRun:

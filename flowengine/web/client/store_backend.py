@@ -27,23 +27,23 @@ class StoreBackend:
         self._address = address
         self._flows = list(flows)
         self._by = by
-        self._opened: FlowService | None = None
+        self._flow_service: FlowService | None = None
 
     @asynccontextmanager
     async def connect(self) -> AsyncGenerator[object]:
         store = open_store(self._address, "full")
         try:
-            async with FlowService(store, self._flows) as self._opened:
+            async with FlowService(store, self._flows) as self._flow_service:
                 yield self
         finally:
-            self._opened = None
+            self._flow_service = None
             store.close()
 
     @property
     def _service(self) -> FlowService:
-        if self._opened is None:
+        if self._flow_service is None:
             raise ClientError("open the client first: `async with AsyncClient(…) as client`")
-        return self._opened
+        return self._flow_service
 
     async def start(
         self, flow: str, inputs: Mapping[str, Any], key: str, session: str | None, labels: Mapping[str, str]
@@ -55,8 +55,8 @@ class StoreBackend:
         return _read_outcome(await self._service.outcome(run_id))
 
     async def follow(self, run_id: str) -> AsyncGenerator[RunProgress]:
-        async with aclosing(self._service.follow(run_id)) as told:
-            async for _, event in told:
+        async with aclosing(self._service.follow(run_id)) as pieces:
+            async for _, event in pieces:
                 progress = _read_event(event)
                 if progress is not None:
                     yield progress

@@ -70,7 +70,7 @@ class KeyRing:
 
     def __init__(self, store: JournalStore) -> None:
         self.store = store
-        self._known: Sequence[ApiKey] = ()
+        self._cached_keys: Sequence[ApiKey] = ()
         self._read = -_FRESH
 
     def add(
@@ -95,11 +95,11 @@ class KeyRing:
             "added": time(),
         }
 
-        def change(known: Any) -> Any:
-            kept: dict[str, Any] = {} if known is None else thaw(known)
-            if any(each["name"] == name for each in kept.values()):
+        def change(record: Any) -> Any:
+            entries: dict[str, Any] = {} if record is None else thaw(record)
+            if any(each["name"] == name for each in entries.values()):
                 raise DefinitionError(f"there is a key '{name}' already: `flowengine keys remove {name}` takes it away")
-            return {**kept, key_id: entry}
+            return {**entries, key_id: entry}
 
         self.store.revise(_KIND, _ALL, change)
         return key
@@ -107,19 +107,19 @@ class KeyRing:
     def remove(self, name: str) -> None:
         """From now on it opens nothing; servers that run have it for another second."""
 
-        def change(known: Any) -> Any:
-            kept: dict[str, Any] = {} if known is None else thaw(known)
-            names = [each["name"] for each in kept.values()]
+        def change(record: Any) -> Any:
+            entries: dict[str, Any] = {} if record is None else thaw(record)
+            names = [each["name"] for each in entries.values()]
             if name not in names:
                 raise DefinitionError(f"there is no key '{name}'{did_you_mean(name, names)}")
-            return {key_id: each for key_id, each in kept.items() if each["name"] != name} or None
+            return {key_id: each for key_id, each in entries.items() if each["name"] != name} or None
 
         self.store.revise(_KIND, _ALL, change)
 
     def list(self) -> Sequence[ApiKey]:
         """In the order in which they were added."""
-        found: Mapping[str, Any] = self.store.recall(_KIND, _ALL) or {}
-        keys = [_read_key(key_id, each) for key_id, each in found.items()]
+        entries: Mapping[str, Any] = self.store.recall(_KIND, _ALL) or {}
+        keys = [_read_key(key_id, each) for key_id, each in entries.items()]
         return sorted(keys, key=lambda key: key.added)
 
     @property
@@ -128,16 +128,16 @@ class KeyRing:
 
     def refresh(self) -> None:
         """Read the keys anew."""
-        self._known, self._read = self.list(), monotonic()
+        self._cached_keys, self._read = self.list(), monotonic()
 
-    def find(self, given: str) -> FlowCaller | None:
+    def find(self, text: str) -> FlowCaller | None:
         """Returns the owner of a key, as of the last `refresh`, in constant time."""
-        digest = _digest(given)
-        found: FlowCaller | None = None
-        for key in self._known:
+        digest = _digest(text)
+        caller: FlowCaller | None = None
+        for key in self._cached_keys:
             if hmac.compare_digest(key.digest, digest):
-                found = key.caller
-        return found
+                caller = key.caller
+        return caller
 
 
 def _digest(key: str) -> str:
@@ -170,14 +170,14 @@ class RequestRates:
             return
         now = self._clock()
 
-        def change(known: Any) -> Any:
-            before: dict[str, int] = {} if known is None else known
-            asked = {second: count for second, count in before.items() if int(second) + _MINUTE > now}
-            if sum(asked.values()) >= most:
-                wait = max(1, ceil(min(map(int, asked)) + _MINUTE - now)) if asked else 60
+        def change(record: Any) -> Any:
+            before: dict[str, int] = {} if record is None else record
+            recent = {second: count for second, count in before.items() if int(second) + _MINUTE > now}
+            if sum(recent.values()) >= most:
+                wait = max(1, ceil(min(map(int, recent)) + _MINUTE - now)) if recent else 60
                 raise QuotaError(f"'{caller.name}' may ask {most} times in a minute: ask again in {wait} s", wait)
             this = str(int(now))
-            return {**asked, this: asked.get(this, 0) + 1}
+            return {**recent, this: recent.get(this, 0) + 1}
 
         self._store.revise(_ASKED, caller.name, change)
 
@@ -195,25 +195,25 @@ class DayBudgets:
         `limit`: what the flow says that a run of it may cost. `QuotaError` where nothing is left today.
         """
         budget = caller.budget_usd_day or 0.0
-        day, given = self.today, 0.0
+        day, grant = self.today, 0.0
 
-        def change(known: Any) -> Any:
-            nonlocal given
-            spent, open_runs = _read_day(known)
-            held = sum(amount for each, amount in open_runs.items() if each != run_id)
-            left, least = budget - spent - held, _LEAST * budget
-            if left < least and budget - spent >= least:
+        def change(record: Any) -> Any:
+            nonlocal grant
+            spent, open_runs = _read_day(record)
+            reserved = sum(amount for each, amount in open_runs.items() if each != run_id)
+            rest, least = budget - spent - reserved, _LEAST * budget
+            if rest < least and budget - spent >= least:
                 text = f"the {budget:g} US dollars of '{caller.name}' for today are reserved for runs that go on"
                 raise QuotaError(f"{text}: ask again in {_SOON} s", _SOON)
-            if left < least:
+            if rest < least:
                 wait = _DAY - int(self._clock()) % _DAY
                 text = f"'{caller.name}' has spent its {budget:g} US dollars of today"
                 raise QuotaError(f"{text}: the next day begins in {wait} s", wait)
-            given = left / _SHARE if limit is None else min(limit, left)
-            return {"spent": spent, "open": {**open_runs, run_id: given}}
+            grant = rest / _SHARE if limit is None else min(limit, rest)
+            return {"spent": spent, "open": {**open_runs, run_id: grant}}
 
         self._store.revise(_SPENT, f"{caller.name} {day}", change)
-        return given, day
+        return grant, day
 
     def reopen(self, caller: FlowCaller, day: str, run_id: str, limit: float, cost_usd: float) -> None:
         """A run that was settled goes on: what it may cost in all is its own again, in the place of what it has cost.
@@ -221,10 +221,10 @@ class DayBudgets:
         `QuotaError` where that much of the day's budget is not left.
         """
 
-        def change(known: Any) -> Any:
-            spent, open_runs = _read_day(known)
+        def change(record: Any) -> Any:
+            spent, open_runs = _read_day(record)
             if run_id in open_runs:
-                return known
+                return record
             spent = max(0.0, spent - cost_usd)
             if spent + sum(open_runs.values()) + limit > (caller.budget_usd_day or 0.0) + _ROUNDING:
                 text = f"the budget of '{caller.name}' for {day} has no {limit:g} US dollars left for run '{run_id}'"
@@ -240,10 +240,10 @@ class DayBudgets:
     def settle(self, caller: str, day: str, run_id: str, cost_usd: float) -> None:
         """The run has ended, or did not begin; more than once does no harm."""
 
-        def change(known: Any) -> Any:
-            spent, open_runs = _read_day(known)
+        def change(record: Any) -> Any:
+            spent, open_runs = _read_day(record)
             if run_id not in open_runs:
-                return known  # It was settled before.
+                return record  # It was settled before.
             del open_runs[run_id]
             return {"spent": spent + cost_usd, "open": open_runs}
 
@@ -259,6 +259,6 @@ class DayBudgets:
         return datetime.fromtimestamp(self._clock(), UTC).date().isoformat()
 
 
-def _read_day(known: Any) -> tuple[float, dict[str, float]]:
-    found: Any = {} if known is None else thaw(known)
-    return found.get("spent", 0.0), dict(found.get("open", {}))
+def _read_day(record: Any) -> tuple[float, dict[str, float]]:
+    day: Any = {} if record is None else thaw(record)
+    return day.get("spent", 0.0), dict(day.get("open", {}))

@@ -43,8 +43,8 @@ class TokenDoor:
         """A browser that comes with the token in the address is given its cookie instead."""
         if head.method == "GET" and not head.path.startswith("/api/"):
             pairs = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
-            given = next((value for name, value in pairs if name == "token"), None)
-            if given is not None and self._rule.is_token(given):
+            token = next((value for name, value in pairs if name == "token"), None)
+            if token is not None and self._rule.is_token(token):
                 rest = urlencode([pair for pair in pairs if pair[0] != "token"])
                 return self._sign_in(scope, head.host, f"{quote(scope['path'])}{'?' if rest else ''}{rest}")
         refusal = self._rule.refusal(head)
@@ -99,9 +99,9 @@ class KeyDoor:
             return None
         if self._keys.is_stale:
             await anyio.to_thread.run_sync(self._keys.refresh)
-        scheme, _, given = (head.authorization or "").partition(" ")
-        given = given.strip()
-        caller = self._keys.find(given) if scheme.lower() == "bearer" and 0 < len(given) <= _MAX_KEY else None
+        scheme, _, key = (head.authorization or "").partition(" ")
+        key = key.strip()
+        caller = self._keys.find(key) if scheme.lower() == "bearer" and 0 < len(key) <= _MAX_KEY else None
         if caller is None:
             raise ProblemError(
                 401, "A key is needed", "send `Authorization: Bearer KEY`; `flowengine keys add NAME` makes one"

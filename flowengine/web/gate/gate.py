@@ -70,15 +70,15 @@ class Gate:
             refusal = refuse_head(head, self._hosts, self._origins)
             if refusal is not None:
                 raise ProblemError(*refusal)
-            found = await self._door.admit(head, scope)
+            caller = await self._door.admit(head, scope)
         except FlowEngineError as error:
             response = self._door.refuse(error, head.path)
             if head.has_two_lengths:
                 response.headers["Connection"] = "close"  # Where the next request begins is not certain.
             return response
-        if isinstance(found, Response):
-            return found
-        scope.setdefault("state", {})["caller"] = found
+        if isinstance(caller, Response):
+            return caller
+        scope.setdefault("state", {})["caller"] = caller
         return None
 
 
@@ -100,7 +100,7 @@ def _read_head(scope: Scope) -> RequestHead:
     )
 
 
-def _read_cookie(headers: Headers, wanted: str) -> str | None:
+def _read_cookie(headers: Headers, cookie_name: str) -> str | None:
     """Our cookie, which is never quoted: `http.cookies` takes a minute for one of 60,000 backslashes in quotes."""
     pairs = [each.strip().partition("=") for line in headers.getlist("cookie") for each in line.split(";")]
-    return {name: value for name, _, value in pairs}.get(wanted)
+    return {name: value for name, _, value in pairs}.get(cookie_name)

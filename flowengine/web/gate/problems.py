@@ -99,8 +99,8 @@ def problem_of(error: Exception) -> ProblemError:
     if isinstance(error, ProblemError):
         return error
     if isinstance(error, FlowError):
-        found = [{"code": each.code, "message": str(each)} for each in error.diagnostics]
-        return ProblemError(422, "The flow has errors", str(error), diagnostics=found)
+        diagnostics = [{"code": each.code, "message": str(each)} for each in error.diagnostics]
+        return ProblemError(422, "The flow has errors", str(error), diagnostics=diagnostics)
     for kind, (status, title) in _STATUSES.items():
         if isinstance(error, kind):
             return ProblemError(status, title, str(error))
@@ -121,8 +121,8 @@ def problem_response(error: Exception, *, as_page: bool, back: str | None = None
 
 def _write_page(problem: ProblemError, back: str | None) -> Response:
     link: Child = element("p", element("a", "Back", href=back)) if back is not None else None
-    told = note(problem.detail, kind="bad") if problem.detail else None
-    main = element("main", element("h1", problem.title), told, link, class_="narrow")
+    detail = note(problem.detail, kind="bad") if problem.detail else None
+    main = element("main", element("h1", problem.title), detail, link, class_="narrow")
     return HTMLResponse(page(problem.title, main), problem.status)
 
 

@@ -73,18 +73,18 @@ def _unquote(text: str) -> str:
 
 async def read_json(request: Request, schema: Mapping[str, Any], most: int = LARGE_FORM_BYTES) -> dict[str, Any]:
     """The JSON object of a body, which fits the schema; an empty body is an empty object."""
-    found = await _read_json_value(request, most)
-    if problems := await anyio.to_thread.run_sync(lambda: sorted(_find_problems(found, schema))):
+    value = await _read_json_value(request, most)
+    if problems := await anyio.to_thread.run_sync(lambda: sorted(_find_problems(value, schema))):
         raise ProblemError(422, "The body does not fit", "\n".join(problems))
-    return cast("dict[str, Any]", found)
+    return cast("dict[str, Any]", value)
 
 
 async def read_json_object(request: Request, most: int) -> dict[str, Any]:
     """The JSON object of a body of at most so many bytes; an empty body is an empty object."""
-    found = await _read_json_value(request, most)
-    if not isinstance(found, dict):
-        raise ProblemError(422, "The body does not fit", f"expected a JSON object, found {dumps(found):.60}")
-    return cast("dict[str, Any]", found)
+    value = await _read_json_value(request, most)
+    if not isinstance(value, dict):
+        raise ProblemError(422, "The body does not fit", f"expected a JSON object, found {dumps(value):.60}")
+    return cast("dict[str, Any]", value)
 
 
 async def _read_json_value(request: Request, most: int) -> Any:
@@ -103,13 +103,13 @@ def parse_json(body: bytes) -> Any:
             413, "Too many values", f"a body may hold {MAX_VALUES:,} values, lists and objects counted twice"
         )
     try:
-        found: Any = load_json(body)
-        level: list[Any] = [[found]]
+        parsed: Any = load_json(body)
+        level: list[Any] = [[parsed]]
         for _ in range(_MAX_DEPTH + 1):
             values = (cast("dict[str, Any]", each).values() if isinstance(each, dict) else each for each in level)
             level = [value for each in values for value in each if isinstance(value, dict | list)]
             if not any(level):
-                return found
+                return parsed
     except RecursionError:
         pass
     except ValueError as error:
@@ -117,35 +117,35 @@ def parse_json(body: bytes) -> Any:
     raise ProblemError(400, "Too deep", f"the body is nested deeper than {_MAX_DEPTH}")
 
 
-def _find_problems(found: Any, schema: Mapping[str, Any]) -> Iterator[str]:
+def _find_problems(value: Any, schema: Mapping[str, Any]) -> Iterator[str]:
     from flowengine.core.json_schema import find_misfits  # Slow to load, and the pages need not wait for it.
 
-    return (f"{each.path}: {each.message}" for each in find_misfits(schema, found))
+    return (f"{each.path}: {each.message}" for each in find_misfits(schema, value))
 
 
 def _expect_media_type(request: Request, media_type: str) -> None:
-    given = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     packed = request.headers.get("content-encoding", "identity").strip().lower()
     if packed != "identity":
         raise ProblemError(415, "Not this encoding", f"send the body as it is, found Content-Encoding: {packed:.40}")
-    if given != media_type:
-        raise ProblemError(415, "Not this media type", f"expected {media_type}, found {given or 'nothing'}")
+    if content_type != media_type:
+        raise ProblemError(415, "Not this media type", f"expected {media_type}, found {content_type or 'nothing'}")
 
 
 class BodyRoom:
     """Room for bodies whose senders have proved nothing yet: of all of them together, so that none fills the memory."""
 
     def __init__(self, most: int) -> None:
-        self._left = most
+        self._free_bytes = most
 
     def take(self, size: int) -> None:
         """Room for so many bytes more; a `ProblemError` where there is none."""
-        if size > self._left:
+        if size > self._free_bytes:
             raise ProblemError(503, "Busy", "too many calls are on their way: call again in some seconds")
-        self._left -= size
+        self._free_bytes -= size
 
     def free(self, size: int) -> None:
-        self._left += size
+        self._free_bytes += size
 
 
 async def read_body(request: Request, most: int, room: BodyRoom | None = None) -> bytes:
@@ -153,21 +153,21 @@ async def read_body(request: Request, most: int, room: BodyRoom | None = None) -
     too_large = ProblemError(413, "Too large", f"a body may have {most:,} bytes")
     if int(request.headers.get("content-length", "0")) > most:
         raise too_large  # Before it comes.
-    found, taken = bytearray(), 0
+    body, reserved = bytearray(), 0
     try:
         async for part in request.stream():
             if room is not None:
                 room.take(len(part))
-                taken += len(part)
-            found += part
-            if len(found) > most:
+                reserved += len(part)
+            body += part
+            if len(body) > most:
                 raise too_large
     except ClientDisconnect:
         raise ProblemError(400, "Cut off", "the body did not come to its end") from None
     finally:
         if room is not None:
-            room.free(taken)
-    return bytes(found)
+            room.free(reserved)
+    return bytes(body)
 
 
 async def read_own_form(request: Request, most: int = _MAX_FORM_BYTES) -> Mapping[str, str]:
@@ -179,8 +179,8 @@ async def read_own_pairs(request: Request, most: int = _MAX_FORM_BYTES) -> Seque
     """As `read_own_form`, in their order, those too that are there several times."""
     _expect_media_type(request, FORM)
     pairs = _parse_pairs(await read_body(request, most))
-    given = dict(pairs).get("token", "").encode("utf-8", "replace")
-    if not hmac.compare_digest(given, get_parts(request).keys.form.encode()):
+    token = dict(pairs).get("token", "").encode("utf-8", "replace")
+    if not hmac.compare_digest(token, get_parts(request).keys.form.encode()):
         raise ProblemError(403, "Not our form", "the form is of another server, or of one that has ended: load it anew")
     return pairs
 

@@ -150,30 +150,30 @@ class TokenRule:
     read_only: bool = False
     """Whether nothing may be changed, by whomever."""
 
-    def refusal(self, asked: RequestHead) -> Refusal | None:
+    def refusal(self, head: RequestHead) -> Refusal | None:
         """Explains why the request is refused; None if it is not."""
-        if asked.changes and self.read_only:
+        if head.changes and self.read_only:
             return _READ_ONLY
-        if (asked.path.startswith("/static/") and not asked.changes) or asked.path.startswith(ANSWERS):
+        if (head.path.startswith("/static/") and not head.changes) or head.path.startswith(ANSWERS):
             return None
-        if self._has_token(asked):
+        if self._has_token(head):
             return None
-        if asked.cookie is None or not hmac.compare_digest(asked.cookie.encode(), self.keys.cookie.encode()):
+        if head.cookie is None or not hmac.compare_digest(head.cookie.encode(), self.keys.cookie.encode()):
             return _NO_TOKEN
-        return self._of_cookie(asked) if asked.changes else None
+        return self._of_cookie(head) if head.changes else None
 
-    def is_token(self, given: str) -> bool:
-        return hmac.compare_digest(given.encode("utf-8", "replace"), self.keys.token.encode())
+    def is_token(self, text: str) -> bool:
+        return hmac.compare_digest(text.encode("utf-8", "replace"), self.keys.token.encode())
 
-    def _has_token(self, asked: RequestHead) -> bool:
-        scheme, _, given = (asked.authorization or "").partition(" ")
-        return scheme.lower() == "bearer" and self.is_token(given.strip())
+    def _has_token(self, head: RequestHead) -> bool:
+        scheme, _, token = (head.authorization or "").partition(" ")
+        return scheme.lower() == "bearer" and self.is_token(token.strip())
 
-    def _of_cookie(self, asked: RequestHead) -> Refusal | None:
+    def _of_cookie(self, head: RequestHead) -> Refusal | None:
         """A browser sends its cookie by itself: what it changes must come from one of our forms."""
-        if asked.path.startswith("/api/"):
+        if head.path.startswith("/api/"):
             return _BEARER
-        if asked.origin is None and asked.fetch_site != "same-origin":
+        if head.origin is None and head.fetch_site != "same-origin":
             return _FOREIGN
         return None
 
@@ -205,8 +205,8 @@ def cookie_name(host: str) -> str:
 
 
 def _name_of(host: str) -> str | None:
-    found = _HOST.fullmatch(host)
-    return None if found is None else (found["address"] or found["name"]).lower().rstrip(".")
+    match = _HOST.fullmatch(host)
+    return None if match is None else (match["address"] or match["name"]).lower().rstrip(".")
 
 
 def _address_of(name: str) -> IPv4Address | IPv6Address | None:

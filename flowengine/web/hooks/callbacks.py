@@ -81,8 +81,8 @@ class CallbackSender:
         pauses: Sequence[float] = _PAUSES,
     ) -> None:
         """`allowed`: beginnings of addresses, as in `allow_callbacks`. Raises for a secret that is none."""
-        given = environ.get(SECRET, "")
-        self._secrets: Sequence[bytes] = read_secrets(given, standard=True) if given.strip() else ()
+        secrets = environ.get(SECRET, "")
+        self._secrets: Sequence[bytes] = read_secrets(secrets, standard=True) if secrets.strip() else ()
         self._service = service
         self._store: JournalStore = service.store
         self._allowed = tuple(allowed)
@@ -125,20 +125,20 @@ class CallbackSender:
             raise
 
     def _expect(self, run_id: str, url: str) -> None:
-        def expect(known: Mapping[str, Any] | None) -> Mapping[str, Any]:
-            return {"url": url, "messages": {}, **(known or EMPTY), "expected": time()}
+        def expect(record: Mapping[str, Any] | None) -> Mapping[str, Any]:
+            return {"url": url, "messages": {}, **(record or EMPTY), "expected": time()}
 
         self._store.revise(_KIND, run_id, expect)
         self._revise_open(run_id, 0.0)
 
     def _forget(self, run_id: str) -> None:
-        self._store.revise(_KIND, run_id, lambda known: None)
+        self._store.revise(_KIND, run_id, lambda record: None)
         self._revise_open(run_id, None)
 
     def record(self, run_id: str) -> Sequence[Mapping[str, Any]]:
         """Returns the callbacks of a run, each with its attempts."""
-        known = self._store.recall(_KIND, run_id)
-        messages: Mapping[str, Any] = {} if known is None else thaw(known)["messages"]
+        state = self._store.recall(_KIND, run_id)
+        messages: Mapping[str, Any] = {} if state is None else thaw(state)["messages"]
         return [{"id": message_id, **each} for message_id, each in messages.items()]
 
     async def run(self) -> None:
@@ -164,12 +164,12 @@ class CallbackSender:
 
     async def _send_due(self) -> None:
         before = {*self._expected}
-        known: Mapping[str, float] = await anyio.to_thread.run_sync(self._store.recall, _KIND, _OPEN) or {}
+        due_times: Mapping[str, float] = await anyio.to_thread.run_sync(self._store.recall, _KIND, _OPEN) or {}
         now, limiter = time(), anyio.CapacityLimiter(_MAX_PARALLEL)
-        self._expected = {*known, *(self._expected - before)}
-        self._quiet = {run_id: each for run_id, each in self._quiet.items() if run_id in known}
+        self._expected = {*due_times, *(self._expected - before)}
+        self._quiet = {run_id: each for run_id, each in self._quiet.items() if run_id in due_times}
         async with anyio.create_task_group() as tasks:
-            for run_id, due in known.items():
+            for run_id, due in due_times.items():
                 if not _is_leased(due, now) and self._quiet.get(run_id, (0.0, 0.0))[0] <= now:
                     tasks.start_soon(self._tell_logged, run_id, limiter)
 
@@ -185,16 +185,16 @@ class CallbackSender:
         try:
             record = await self._service.record(run_id)
         except RunNotFoundError:  # It is about to begin, or its server died just then, or it was removed.
-            known = await anyio.to_thread.run_sync(self._store.recall, _KIND, run_id)
-            if (known or EMPTY).get("expected", 0.0) < time() - NEVER_BEGAN_AFTER:
+            entry = await anyio.to_thread.run_sync(self._store.recall, _KIND, run_id)
+            if (entry or EMPTY).get("expected", 0.0) < time() - NEVER_BEGAN_AFTER:
                 await anyio.to_thread.run_sync(self._forget, run_id)
             self._look_later(run_id)
             return
-        known = await anyio.to_thread.run_sync(self._store.recall, _KIND, run_id)
-        if known is None:
+        entry = await anyio.to_thread.run_sync(self._store.recall, _KIND, run_id)
+        if entry is None:
             await anyio.to_thread.run_sync(self._revise_open, run_id, None)
             return
-        if not self._pending(record, thaw(known))[0]:
+        if not self._pending(record, thaw(entry))[0]:
             self._look_later(run_id)
             return
         if not await anyio.to_thread.run_sync(self._lease, run_id):
@@ -203,12 +203,12 @@ class CallbackSender:
         pending, due = self._pending(record, state)  # As another server has left them.
         has_ended = any(each.is_last for each in self._messages(record))
         for message in pending:
-            tried = await self._try(state["url"], message)
-            given = await anyio.to_thread.run_sync(partial(self._note, run_id, message, tried))
-            if not _is_done(given):
-                due.append(given["next"])
-        left = min(due) if due else None if has_ended else 0.0
-        await anyio.to_thread.run_sync(self._revise_open, run_id, left)
+            reply = await self._try(state["url"], message)
+            entry_after = await anyio.to_thread.run_sync(partial(self._note, run_id, message, reply))
+            if not _is_done(entry_after):
+                due.append(entry_after["next"])
+        next_due = min(due) if due else None if has_ended else 0.0
+        await anyio.to_thread.run_sync(self._revise_open, run_id, next_due)
 
     def _look_later(self, run_id: str) -> None:
         """There is nothing to tell yet."""
@@ -227,12 +227,12 @@ class CallbackSender:
         }
         try:
             with anyio.fail_after(_SECONDS):
-                sent = await self._sender.send(HttpRequest("POST", url, headers, content=body), _SECONDS)
+                exchange = await self._sender.send(HttpRequest("POST", url, headers, content=body), _SECONDS)
         except TimeoutError:
             return f"no answer within {_SECONDS:g} s"
         except FlowEngineError as error:
             return str(error)[:300]
-        return str(sent.answer.status)
+        return str(exchange.answer.status)
 
     def _pending(self, record: RunRecord, state: Mapping[str, Any]) -> tuple[Sequence[_Message], list[float]]:
         """What is to be sent now, and when the other messages are that no server has taken yet."""
@@ -248,42 +248,42 @@ class CallbackSender:
     def _messages(self, record: RunRecord) -> Iterator[_Message]:
         """Yields the messages that a run has so far."""
         outcome = RunOutcome.of(record.events)
-        said = to_run_state(outcome)
+        body = to_run_state(outcome)
         for question in outcome.questions:
             place = hashlib.sha256(f"{question.node} {question.asked!r}".encode()).hexdigest()[:12]
-            yield _Message(f"{outcome.run_id}.{place}", "run.question", said)
+            yield _Message(f"{outcome.run_id}.{place}", "run.question", body)
         if outcome.has_ended:
-            yield _Message(f"{outcome.run_id}.{len(record.events)}", f"run.{outcome.status}", said, is_last=True)
+            yield _Message(f"{outcome.run_id}.{len(record.events)}", f"run.{outcome.status}", body, is_last=True)
 
-    def _note(self, run_id: str, message: _Message, tried: str) -> Mapping[str, Any]:
+    def _note(self, run_id: str, message: _Message, reply: str) -> Mapping[str, Any]:
         """Write a try down; what is known of the message then."""
-        found: dict[str, Any] = {}
+        entry: dict[str, Any] = {}
 
-        def change(known: Any) -> Any:
-            nonlocal found
-            state: dict[str, Any] = thaw(known)
-            found = state["messages"].setdefault(message.id, {"type": message.type, "tries": [], "state": "open"})
-            found["tries"].append({"at": time(), "answer": tried})
-            count = len(found["tries"])
-            if len(tried) == 3 and tried.startswith("2"):
-                found["state"] = "delivered"
+        def change(record: Any) -> Any:
+            nonlocal entry
+            state: dict[str, Any] = thaw(record)
+            entry = state["messages"].setdefault(message.id, {"type": message.type, "tries": [], "state": "open"})
+            entry["tries"].append({"at": time(), "answer": reply})
+            count = len(entry["tries"])
+            if len(reply) == 3 and reply.startswith("2"):
+                entry["state"] = "delivered"
             elif count > len(self._pauses):
-                found["state"] = "given up"
-                _LOG.error("call-back of run %s is given up after %d tries: %s", run_id, count, tried)
+                entry["state"] = "given up"
+                _LOG.error("call-back of run %s is given up after %d tries: %s", run_id, count, reply)
             else:
-                found["next"] = time() + self._pauses[count - 1]
+                entry["next"] = time() + self._pauses[count - 1]
             return state
 
         self._store.revise(_KIND, run_id, change)
-        return found
+        return entry
 
     def _lease(self, run_id: str) -> bool:
         """Tells whether the run's messages are this server's for a while."""
         is_ours = False
 
-        def change(known: Any) -> Any:
+        def change(record: Any) -> Any:
             nonlocal is_ours
-            state: dict[str, float] = thaw(known) if known else {}
+            state: dict[str, float] = thaw(record) if record else {}
             is_ours = run_id in state and not _is_leased(state[run_id], time())
             return {**state, run_id: time() + _LEASE} if is_ours else state or None
 
@@ -293,8 +293,8 @@ class CallbackSender:
     def _revise_open(self, run_id: str, due: float | None) -> None:
         """Updates when the run is looked at again."""
 
-        def change(known: Any) -> Any:
-            state: dict[str, float] = thaw(known) if known else {}
+        def change(record: Any) -> Any:
+            state: dict[str, float] = thaw(record) if record else {}
             rest = {each: at for each, at in state.items() if each != run_id}
             return {**rest, run_id: due} if due is not None else rest or None
 

@@ -34,10 +34,10 @@ def read_secrets(text: str, *, standard: bool) -> Sequence[bytes]:
 
     `standard`: they are written `whsec_` and base64. The message of an error holds nothing of them.
     """
-    found = [_decode(each) if standard else each.encode() for each in text.split()]
-    if not found or any(len(each) < _LEAST_SECRET for each in found):
+    secrets = [_decode(each) if standard else each.encode() for each in text.split()]
+    if not secrets or any(len(each) < _LEAST_SECRET for each in secrets):
         raise DefinitionError(f"a secret has {_LEAST_SECRET} characters or more")
-    return found
+    return secrets
 
 
 def _decode(secret: str) -> bytes:
@@ -65,13 +65,13 @@ def verify(
     `SignatureError` where the signature is not proved. `headers` have lower-case names.
     """
     if rule.signature == "secret":
-        given = headers.get(rule.header, "").removeprefix("Bearer ")
-        _expect_any([given], secrets)
+        token = headers.get(rule.header, "").removeprefix("Bearer ")
+        _expect_any([token], secrets)
         return headers.get("idempotency-key") or headers.get("webhook-id")
     signed = _read_signed(rule, headers, body)
     codes = [_hmac(secret, signed.content) for secret in secrets]
     texts = [b64encode(code).decode() if rule.signature == "standard" else code.hex() for code in codes]
-    _expect_any(signed.given[:_MOST_SIGNATURES], [f"{signed.prefix}{text}".encode() for text in texts])
+    _expect_any(signed.signatures[:_MOST_SIGNATURES], [f"{signed.prefix}{text}".encode() for text in texts])
     if signed.moment is not None:
         _expect_fresh(rule, signed.moment, now)
     return signed.call_id or hashlib.sha256(body).hexdigest()
@@ -80,7 +80,7 @@ def verify(
 class _SignedCall(NamedTuple):
     """What a call says of its signature."""
 
-    given: Sequence[str]
+    signatures: Sequence[str]
     """The signatures, one of which has to be right."""
     content: bytes
     """What is signed."""
@@ -97,29 +97,29 @@ def _read_signed(rule: WebhookRule, headers: Mapping[str, str], body: bytes) -> 
         case "stripe":
             pairs = [each.strip().partition("=") for each in headers.get("stripe-signature", "").split(",")]
             moment = next((value for name, _, value in pairs if name == "t"), "")
-            given = [value for name, _, value in pairs if name == "v1"]
-            return _SignedCall(given, f"{moment}.".encode() + body, "", moment)
+            signatures = [value for name, _, value in pairs if name == "v1"]
+            return _SignedCall(signatures, f"{moment}.".encode() + body, "", moment)
         case "slack":
             moment = headers.get("x-slack-request-timestamp", "")
-            given = [headers.get("x-slack-signature", "")]
-            return _SignedCall(given, f"v0:{moment}:".encode() + body, "v0=", moment)
+            signatures = [headers.get("x-slack-signature", "")]
+            return _SignedCall(signatures, f"v0:{moment}:".encode() + body, "v0=", moment)
         case "standard":
             call_id, moment = headers.get("webhook-id", ""), headers.get("webhook-timestamp", "")
-            given = headers.get("webhook-signature", "").split() if call_id else []
-            return _SignedCall(given, f"{call_id}.{moment}.".encode() + body, "v1,", moment, call_id)
+            signatures = headers.get("webhook-signature", "").split() if call_id else []
+            return _SignedCall(signatures, f"{call_id}.{moment}.".encode() + body, "v1,", moment, call_id)
         case _:  # GitHub's is of the body alone: neither a time nor the id of its delivery is signed.
-            given = [headers.get("x-hub-signature-256", "")]
-            return _SignedCall(given, body, "sha256=")
+            signatures = [headers.get("x-hub-signature-256", "")]
+            return _SignedCall(signatures, body, "sha256=")
 
 
 def _hmac(secret: bytes, signed: bytes) -> bytes:
     return hmac.new(secret, signed, hashlib.sha256).digest()
 
 
-def _expect_any(given: Sequence[str], wanted: Sequence[bytes]) -> None:
+def _expect_any(candidates: Sequence[str], expected: Sequence[bytes]) -> None:
     """Raise unless one of those given is one of those wanted."""
-    texts = [each.encode("utf-8", "replace") for each in given]
-    if not any(hmac.compare_digest(text, each) for text in texts for each in wanted):
+    texts = [each.encode("utf-8", "replace") for each in candidates]
+    if not any(hmac.compare_digest(text, each) for text in texts for each in expected):
         raise SignatureError("the signature is missing or wrong")
 
 

@@ -37,11 +37,11 @@ def make_webhook_routes(parts: ServingParts) -> MountedRoutes:
                 f"[[webhooks]] '{rule.path}': there is no flow '{rule.flow}' here"
                 f"{did_you_mean(rule.flow, parts.service.flows)}"
             )
-        given = parts.environ.get(rule.secret_env, "")
-        if not given.strip():
+        secret = parts.environ.get(rule.secret_env, "")
+        if not secret.strip():
             raise DefinitionError(f"[[webhooks]] '{rule.path}': the environment has no {rule.secret_env}")
         try:
-            secrets = read_secrets(given, standard=rule.signature == "standard")
+            secrets = read_secrets(secret, standard=rule.signature == "standard")
         except DefinitionError as error:
             raise DefinitionError(f"[[webhooks]] '{rule.path}': {rule.secret_env}: {error}") from None
         table.append(("POST", f"/hooks/{rule.path}", partial(_take_call, parts, rule, secrets)))

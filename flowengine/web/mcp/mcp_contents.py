@@ -22,13 +22,13 @@ _MOST_BYTES: Final = 8_000_000
 
 def read_contents(files: Iterable[FileValue]) -> Sequence[types.ContentBlock]:
     """The files, equal ones once, as far as there is room; the structured result names all. Call it on a thread."""
-    left, found = _MOST_BYTES, list[types.ContentBlock]()
+    rest, contents = _MOST_BYTES, list[types.ContentBlock]()
     for file in {each.blob: each for each in files}.values():
-        if file.size <= left:
+        if file.size <= rest:
             with suppress(FlowEngineError):  # What the store has lost does not take the rest of the result along.
-                found.append(_make_content(file, file.read_bytes()))
-                left -= file.size
-    return found
+                contents.append(_make_content(file, file.read_bytes()))
+                rest -= file.size
+    return contents
 
 
 def _make_content(file: FileValue, content: bytes) -> types.ContentBlock:

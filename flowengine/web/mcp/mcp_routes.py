@@ -133,7 +133,7 @@ class _Endpoint:
 
 
 def _caller_of(request: ServerRequestContext[Any, Any]) -> FlowCaller | None:
-    asked: Any = request.request
-    if not isinstance(asked, Request):
+    http_request: Any = request.request
+    if not isinstance(http_request, Request):
         raise TypeError("a request over HTTP brings its head along")
-    return caller_of(cast("Request", asked))
+    return caller_of(cast("Request", http_request))

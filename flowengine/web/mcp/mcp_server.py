@@ -133,8 +133,8 @@ class _Calls:
         names = name_tools(self._service.names(call.caller))
         flow = names.get(call.params.name)
         if flow is None:
-            known = [*names, *self._control]
-            raise InputError(f"there is no tool '{call.params.name:.80}'{did_you_mean(call.params.name[:80], known)}")
+            tools = [*names, *self._control]
+            raise InputError(f"there is no tool '{call.params.name:.80}'{did_you_mean(call.params.name[:80], tools)}")
         started: StartedRun | None = None
         with anyio.CancelScope(shield=True):  # A call that is cancelled now has to know what it began.
             started = await self._service.start(
@@ -147,10 +147,10 @@ class _Calls:
         """The client brings what its user has answered; the call's state is the run."""
         run_id = call.params.request_state or ""
         questions = {each.node: each for each in (await self._service.outcome(run_id, call.caller)).questions}
-        for path, given in (call.params.input_responses or {}).items():
+        for path, reply in (call.params.input_responses or {}).items():
             answer = None
-            if path in questions and isinstance(given, types.ElicitResult):
-                answer = read_elicited(questions[path], given)
+            if path in questions and isinstance(reply, types.ElicitResult):
+                answer = read_elicited(questions[path], reply)
             if answer is None:
                 return await self._tell(call, run_id)
             await self._answer(call, run_id, answer)
@@ -168,9 +168,9 @@ class _Calls:
                     outcome = await self._service.outcome(run_id, call.caller)
                     if outcome.status != "waiting":
                         break
-                    asked = await self._ask(call, outcome)
-                    if asked is not None:
-                        return asked
+                    request = await self._ask(call, outcome)
+                    if request is not None:
+                        return request
             return await self._tell(call, run_id)
         except anyio.get_cancelled_exc_class():
             if owns and self._settings.on_cancel == "cancel":
@@ -194,18 +194,18 @@ class _Calls:
     async def _ask(self, call: FlowToolCall, outcome: RunOutcome) -> Result | None:
         """Ask the client's user what the run waits for; None: all is answered, and the run goes on."""
         requests = {each.node: elicitation_of(each) for each in outcome.questions}
-        wanted = {path: request for path, request in requests.items() if request is not None}
-        if len(wanted) < len(requests) or not _can_elicit(call.request):
+        forms = {path: request for path, request in requests.items() if request is not None}
+        if len(forms) < len(requests) or not _can_elicit(call.request):
             return await self._tell(call, outcome.run_id)
         if not call.request.session.can_send_request:
-            return types.InputRequiredResult(input_requests=dict(wanted), request_state=outcome.run_id)
+            return types.InputRequiredResult(input_requests=dict(forms), request_state=outcome.run_id)
         for question in outcome.questions:
-            params = wanted[question.node].params
+            params = forms[question.node].params
             assert isinstance(params, types.ElicitRequestFormParams)
-            given = await call.request.session.elicit_form(
+            reply = await call.request.session.elicit_form(
                 params.message, params.requested_schema, call.request.request_id
             )
-            answer = read_elicited(question, given)
+            answer = read_elicited(question, reply)
             if answer is None:
                 return await self._tell(call, outcome.run_id)
             await self._answer(call, outcome.run_id, answer)
@@ -247,17 +247,20 @@ class _Calls:
                 raise InputError("give `choice`: this client cannot ask its user")
             return await self._follow(call, run_id, self._settings.patience, owns=False)
         by = self._settings.by if call.caller is None else call.caller.name
-        given = call.arguments
+        arguments = call.arguments
         await self._service.answer(
-            run_id, given.get("question"), choice, given.get("form"), by, comment=given.get("comment", ""),
+            run_id, arguments.get("question"), choice, arguments.get("form"), by, comment=arguments.get("comment", ""),
             caller=call.caller,
         )  # fmt: skip
         return await self._follow(call, run_id, self._settings.patience, owns=False)
 
     async def _list_runs(self, call: FlowToolCall) -> Result:
-        given = call.arguments
+        arguments = call.arguments
         infos = await self._service.list_runs(
-            call.caller, flow=given.get("flow", ""), status=given.get("status", ""), limit=given.get("limit", 20)
+            call.caller,
+            flow=arguments.get("flow", ""),
+            status=arguments.get("status", ""),
+            limit=arguments.get("limit", 20),
         )
         names = ("run_id", "flow", "status", "started", "finished")
         runs = [
@@ -298,27 +301,27 @@ class FlowToolCall:
 
     def meta(self, name: str) -> str | None:
         """Returns one of our names in the call's `_meta`."""
-        known: Mapping[str, Any] = self.request.meta or {}
-        found = known.get(f"flowengine/{name}")
-        if found is not None and not isinstance(found, str):
+        fields: Mapping[str, Any] = self.request.meta or {}
+        value = fields.get(f"flowengine/{name}")
+        if value is not None and not isinstance(value, str):
             raise InputError(f"_meta: 'flowengine/{name}' is a text")
-        return found
+        return value
 
 
 def _check_arguments(name: str, arguments: Mapping[str, Any]) -> None:
     from flowengine.core.json_schema import find_misfits  # The library is slow to load.
 
     schema = next(each.input_schema for each in CONTROL_TOOLS if each.name == name)
-    found = [f"{each.path}: {each.message}" for each in find_misfits(schema, arguments)]
-    if found:
-        raise InputError("\n".join(found))
+    misfits = [f"{each.path}: {each.message}" for each in find_misfits(schema, arguments)]
+    if misfits:
+        raise InputError("\n".join(misfits))
 
 
 def _can_elicit(request: Request) -> bool:
     """Tells whether the client can show its user a form."""
-    known = request.session.client_capabilities
-    asked = None if known is None else known.elicitation
-    return asked is not None and (asked.form is not None or asked.url is None)
+    capabilities = request.session.client_capabilities
+    elicitation = None if capabilities is None else capabilities.elicitation
+    return elicitation is not None and (elicitation.form is not None or elicitation.url is None)
 
 
 def _data_result(data: Mapping[str, Any]) -> types.CallToolResult:

@@ -53,8 +53,8 @@ def _control_tool(
     **hints: bool,
 ) -> types.Tool:
     schema = {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}
-    told = types.ToolAnnotations.model_validate({"read_only_hint": True, "open_world_hint": False, **hints})
-    return types.Tool(name=name, description=description, input_schema=schema, annotations=told)
+    annotations = types.ToolAnnotations.model_validate({"read_only_hint": True, "open_world_hint": False, **hints})
+    return types.Tool(name=name, description=description, input_schema=schema, annotations=annotations)
 
 
 CONTROL_TOOLS: Final[Sequence[types.Tool]] = (
@@ -179,8 +179,8 @@ def _tools_of(node: Any) -> list[str]:
     tooling = tooling_of(node)
     if tooling is None:
         return []
-    found = [tool.effect for each in tooling.sets for tool in each.tools]
-    return [*found, *("external" for _ in tooling.servers)]
+    effects = [tool.effect for each in tooling.sets for tool in each.tools]
+    return [*effects, *("external" for _ in tooling.servers)]
 
 
 # --- How a run stands, as a tool's result
@@ -210,17 +210,17 @@ def told_data(outcome: RunOutcome) -> dict[str, Any]:
 
 
 def _question_data(question: Question) -> Mapping[str, Any]:
-    found: dict[str, Any] = {
+    data: dict[str, Any] = {
         "question": question.node,
         "message": question.message,
         "choices": list(question.choices),
         "expires": question.expires,
     }
     if question.form is not None:
-        found["form"] = to_json_value(question.form)
+        data["form"] = to_json_value(question.form)
     if question.tool:
-        found["tool"], found["arguments"] = question.tool, to_json_value(question.arguments)
-    return found
+        data["tool"], data["arguments"] = question.tool, to_json_value(question.arguments)
+    return data
 
 
 def describe_outcome(outcome: RunOutcome) -> str:
@@ -230,10 +230,10 @@ def describe_outcome(outcome: RunOutcome) -> str:
             outputs = outcome.outputs
             return to_text(next(iter(outputs.values()))) if len(outputs) == 1 else dumps(outputs, indent=1)
         case "waiting":
-            asked = "\n".join(
+            questions = "\n".join(
                 f"{each.node}: {each.message}\nchoices: {', '.join(each.choices)}" for each in outcome.questions
             )
-            return f"The run {outcome.run_id} waits for a person:\n{asked}\nAnswer it with answer_approval."
+            return f"The run {outcome.run_id} waits for a person:\n{questions}\nAnswer it with answer_approval."
         case "running":
             return f"The run {outcome.run_id} goes on. Call await_run or run_status with its id for its result."
         case status:
@@ -286,38 +286,38 @@ def elicitation_of(question: Question) -> types.ElicitRequest | None:
 
 def _make_field(schema: Any) -> Mapping[str, Any] | None:
     """The field of a property; None where no form of a client has such fields."""
-    said: Mapping[str, Any] = schema if is_map(schema) else {}
-    kind: Any = said.get("type")
+    rules: Mapping[str, Any] = schema if is_map(schema) else {}
+    kind: Any = rules.get("type")
     if kind not in _KEPT:
         return None
-    field = {key: said[key] for key in (*_FIELD, *_KEPT[kind]) if key in said}
+    field = {key: rules[key] for key in (*_FIELD, *_KEPT[kind]) if key in rules}
     if kind == "array":
-        items = _make_field(said.get("items") or {}) or _make_titled(said.get("items"), "anyOf")
+        items = _make_field(rules.get("items") or {}) or _make_titled(rules.get("items"), "anyOf")
         if items is None or not items.keys() & {"enum", "anyOf"}:
             return None
         return {**field, "items": items}
     if kind == "string":
-        field |= _make_titled(said, "oneOf") or {}
-        if said.get("format") in _FORMATS:
-            field["format"] = said["format"]
+        field |= _make_titled(rules, "oneOf") or {}
+        if rules.get("format") in _FORMATS:
+            field["format"] = rules["format"]
     return field
 
 
 def _make_titled(schema: Any, word: str) -> Mapping[str, Any] | None:
     """Choices with titles, under the word that forms have for them: `oneOf` for one of them, `anyOf` for several."""
     choices: Sequence[Any] = (schema.get(word) if is_map(schema) else None) or ()
-    found = [each for each in choices if is_map(each) and {"const", "title"} <= each.keys()]
-    if not found or len(found) < len(choices):
+    titled = [each for each in choices if is_map(each) and {"const", "title"} <= each.keys()]
+    if not titled or len(titled) < len(choices):
         return None
-    return {word: [{key: each[key] for key in ("const", "title")} for each in found]}
+    return {word: [{key: each[key] for key in ("const", "title")} for each in titled]}
 
 
-def read_elicited(question: Question, given: types.ElicitResult) -> PersonsAnswer | None:
+def read_elicited(question: Question, reply: types.ElicitResult) -> PersonsAnswer | None:
     """The person's answer; None where there was none: declined, or dismissed."""
-    content: Mapping[str, Any] = given.content or {}
+    content: Mapping[str, Any] = reply.content or {}
     only = question.choices[0] if len(question.choices) == 1 else None
     choice, comment = content.get("choice", only), content.get("comment")
-    if given.action != "accept" or not isinstance(choice, str):
+    if reply.action != "accept" or not isinstance(choice, str):
         return None
     rest = {name: value for name, value in content.items() if name not in ("choice", "comment")}
     has_form = question.form is not None and not question.tool

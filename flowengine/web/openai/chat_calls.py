@@ -68,12 +68,12 @@ def _inputs_of_chat(
     twice = sorted(own & others.keys())
     if twice:
         raise InputError(f"input '{twice[0]}' is what the messages give: leave it out of `inputs`")
-    found = dict(others)
+    inputs = dict(others)
     if message is not None:
-        found[message] = messages[-1]["content"]
+        inputs[message] = messages[-1]["content"]
     if history is not None:
-        found[history] = [dict(each) for each in messages]
-    return found
+        inputs[history] = [dict(each) for each in messages]
+    return inputs
 
 
 async def begin_chat(
@@ -100,17 +100,17 @@ async def begin_chat(
             await given_before.keep(waiting)
     if waiting is not None:
         return await _answer_in_chat(service, waiting, newest, caller)
-    given = _inputs_of_chat(message, history, conversation.messages, inputs)
+    values = _inputs_of_chat(message, history, conversation.messages, inputs)
     session = conversation.session
-    said = _exchanges(conversation.messages[:-1]) if session is None else []
-    if session is None and (said or conversation.keeps_session):
+    history_before = _exchanges(conversation.messages[:-1]) if session is None else []
+    if session is None and (history_before or conversation.keeps_session):
         session = f"chat-{token_hex(12) if run_key is None else _digest([run_key, *conversation.messages])}"
-        await _seed_session(service, session, said, caller)
+        await _seed_session(service, session, history_before, caller)
     labels = {_LABEL: _name_of(conversation.session, conversation.messages)}
     is_passing = conversation.session is None and not conversation.keeps_session
     started = await service.start(
         flow,
-        given,
+        values,
         run_key=run_key,
         caller=caller,
         labels=labels,
@@ -144,15 +144,15 @@ class _KeyedAnswer:
 
     async def find(self) -> str | None:
         """The run; `KeyReusedError` where the key was given with another message."""
-        known: Any = await anyio.to_thread.run_sync(self._store.recall, _ANSWER, self._name)
-        if known is not None and known["message"] != self._message:
+        record: Any = await anyio.to_thread.run_sync(self._store.recall, _ANSWER, self._name)
+        if record is not None and record["message"] != self._message:
             raise KeyReusedError("the key is another answer's")
-        return None if known is None else known["run_id"]
+        return None if record is None else record["run_id"]
 
     async def keep(self, run_id: str) -> None:
         """Before it is given, so that no crash parts the two: an answer that was not taken is given again."""
-        kept = {"run_id": run_id, "message": self._message}
-        await anyio.to_thread.run_sync(lambda: self._store.revise(_ANSWER, self._name, lambda known: kept))
+        entry = {"run_id": run_id, "message": self._message}
+        await anyio.to_thread.run_sync(lambda: self._store.revise(_ANSWER, self._name, lambda record: entry))
 
 
 async def give_answer(service: FlowService, run_id: str, answer: PersonsAnswer, caller: FlowCaller | None) -> None:
@@ -178,16 +178,16 @@ async def follow_parts(
             yield part
             if isinstance(part, RunEnded):
                 if part.status in ENDED and started is not None and started.settings.get(_PASSING):
-                    await _revise_session(service, str(started.settings["session"]), lambda known: None)
+                    await _revise_session(service, str(started.settings["session"]), lambda record: None)
                 return
     raise StoppingError(f"the server stops: run '{chat.run_id}' goes on at its next start")
 
 
 def session_of(started: RunStarted, caller: FlowCaller | None) -> str | None:
     """The name of a run's session as its caller gave it."""
-    found: Any = started.settings.get("session")
+    session: Any = started.settings.get("session")
     prefix = "" if caller is None else f"{caller.name}/"
-    return found.removeprefix(prefix) if isinstance(found, str) and found.startswith(prefix) else None
+    return session.removeprefix(prefix) if isinstance(session, str) and session.startswith(prefix) else None
 
 
 async def _find_waiting(
@@ -241,26 +241,26 @@ def _exchanges(messages: Sequence[Mapping[str, str]]) -> list[Mapping[str, Any]]
     >>> [(each["user_input"], each["result"]) for each in _exchanges(said)]
     [('Hi', 'Hello!')]
     """
-    found: list[Mapping[str, Any]] = []
-    asked: list[str] = []
+    exchanges: list[Mapping[str, Any]] = []
+    texts: list[str] = []
     for each in messages:
         if each["role"] == "user":
-            asked.append(each["content"])
-        elif each["role"] == "assistant" and asked:
-            found.append({"user_input": "\n".join(asked), "result": each["content"], "timestamp": ""})
-            asked = []
-    return found
+            texts.append(each["content"])
+        elif each["role"] == "assistant" and texts:
+            exchanges.append({"user_input": "\n".join(texts), "result": each["content"], "timestamp": ""})
+            texts = []
+    return exchanges
 
 
 async def _seed_session(
-    service: FlowService, session: str, said: Sequence[Mapping[str, Any]], caller: FlowCaller | None
+    service: FlowService, session: str, exchanges: Sequence[Mapping[str, Any]], caller: FlowCaller | None
 ) -> None:
     """Let the session's next run begin with what was said."""
-    if not said:
+    if not exchanges:
         return
     name = session if caller is None else f"{caller.name}/{session}"
-    kept = {"conversation": list(said)}
-    await _revise_session(service, name, lambda known: known or kept)
+    entry = {"conversation": list(exchanges)}
+    await _revise_session(service, name, lambda record: record or entry)
 
 
 async def _revise_session(service: FlowService, name: str, change: Callable[[Any], Any]) -> None:

@@ -76,18 +76,18 @@ def event_stream(pieces: AsyncGenerator[bytes], headers: Mapping[str, str], *, t
 
 async def answer_while_heard(request: Request, work: Callable[[], Awaitable[T]]) -> T | None:
     """Awaits the work; cancels it and returns None if the client disconnects first."""
-    found: T | None = None
+    result: T | None = None
     failure: Exception | None = None
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(wait_until_gone, request.receive, tasks.cancel_scope.cancel)
         try:
-            found = await work()
+            result = await work()
         except Exception as error:
             failure = error  # Raised once the group is closed, so that it comes out alone.
         tasks.cancel_scope.cancel()
     if failure is not None:
         raise failure
-    return found
+    return result
 
 
 @asynccontextmanager

@@ -63,8 +63,8 @@ def error_body(error: OpenAiError) -> Mapping[str, Any]:
     >>> error_body(OpenAiError("no such model", 404, code="model_not_found"))["error"]["code"]
     'model_not_found'
     """
-    told = {"message": str(error), "type": error.kind, "param": error.param, "code": error.code}
-    return {"error": told}
+    fields = {"message": str(error), "type": error.kind, "param": error.param, "code": error.code}
+    return {"error": fields}
 
 
 class ChatCall(NamedTuple):
@@ -120,11 +120,11 @@ def read_chat_call(body: Mapping[str, Any], session: str | None = None) -> ChatC
 
 def read_responses_call(body: Mapping[str, Any], session: str | None = None) -> ChatCall:
     """The body of `/v1/responses`; `session` is that of the header."""
-    given = body.get("input")
-    if isinstance(given, str):
-        read = [_ReadMessage("user", given)]
-    elif isinstance(given, list) and given:
-        read = [_read_message(each, f"input[{at}]") for at, each in enumerate(cast("list[Any]", given))]
+    content = body.get("input")
+    if isinstance(content, str):
+        read = [_ReadMessage("user", content)]
+    elif isinstance(content, list) and content:
+        read = [_read_message(each, f"input[{at}]") for at, each in enumerate(cast("list[Any]", content))]
     else:
         raise OpenAiError("`input` is a text, or a list with at least one message", param="input")
     instructions = body.get("instructions")
@@ -173,8 +173,8 @@ def _make_call(
     metadata = _read_object(body, "metadata", " of texts")
     if not all(isinstance(value, str) for value in metadata.values()):
         raise OpenAiError("`metadata` is an object of texts", param="metadata")
-    named = session or metadata.get("session")
-    if named is not None and not 1 <= len(named.strip()) <= 150:
+    session_name = session or metadata.get("session")
+    if session_name is not None and not 1 <= len(session_name.strip()) <= 150:
         raise OpenAiError("a conversation is named by 1 to 150 characters", param="metadata")
     stream, store = _read_flag(body, "stream"), _read_flag(body, "store", default=True)
     tells_progress = _read_flag(body, "progress") or tells_progress
@@ -183,7 +183,7 @@ def _make_call(
         [{"role": each.role, "content": each.content} for each in messages],
         stream,
         store,
-        named,
+        session_name,
         previous,
         inputs,
         tells_progress,
@@ -197,17 +197,17 @@ def _make_call(
 
 def _read_object(body: Mapping[str, Any], name: str, what: str = "") -> Mapping[str, Any]:
     """An object that may be left out; `what` says more of it where it is none."""
-    found = body.get(name)
-    if found is not None and not is_map(found):
+    value = body.get(name)
+    if value is not None and not is_map(value):
         raise OpenAiError(f"`{name}` is an object{what}", param=name)
-    return found or {}
+    return value or {}
 
 
 def _read_flag(body: Mapping[str, Any], name: str, *, default: bool = False) -> bool:
-    found = body.get(name)
-    if found is not None and not isinstance(found, bool):
+    value = body.get(name)
+    if value is not None and not isinstance(value, bool):
         raise OpenAiError(f"`{name}` is true or false", param=name)
-    return default if found is None else found
+    return default if value is None else value
 
 
 _REFUSED: Final = {
@@ -227,8 +227,8 @@ class _ReadMessage(NamedTuple):
     files: Sequence[str] = ()
 
 
-def _read_message(given: Any, place: str) -> _ReadMessage:
-    message = given if is_map(given) else dict[str, Any]()
+def _read_message(item: Any, place: str) -> _ReadMessage:
+    message = item if is_map(item) else dict[str, Any]()
     if message.get("type", "message") != "message":
         raise OpenAiError(f"{place}: a flow reads messages, not '{message['type']!s:.40}'", param=place)
     role = _ROLES.get(str(message.get("role")))
@@ -249,12 +249,12 @@ def read_content(content: Any, place: str, files: list[str] | None = None) -> st
         raise OpenAiError(f"{place}.content is a text, or a list of parts", param=place)
     texts: list[str] = []
     for part in cast("list[Any]", content):
-        known = part if is_map(part) else dict[str, Any]()
-        kind = known.get("type")
+        fields = part if is_map(part) else dict[str, Any]()
+        kind = fields.get("type")
         if files is not None and isinstance(kind, str) and kind in _FILES:
-            files.append(_read_file(known, f"{place}.content"))
+            files.append(_read_file(fields, f"{place}.content"))
             continue
-        text = known.get("text", known.get("refusal"))
+        text = fields.get("text", fields.get("refusal"))
         if not isinstance(kind, str) or kind not in _TEXTS or not isinstance(text, str):
             raise OpenAiError(f"{place}.content: a flow's message is text, and no '{kind!s:.40}'", param=place)
         texts.append(text)
@@ -268,15 +268,15 @@ def _read_file(part: Mapping[str, Any], place: str) -> str:
     """The content or the address of an image or a file, in the form of either API."""
     kind: str = part["type"]
     inner = part.get(kind)
-    known = inner if is_map(inner) else part
-    found = known.get("url" if kind == "image_url" else "image_url" if kind == "input_image" else "file_data")
-    if found is None and kind == "input_file":
-        found = known.get("file_url")
-    if not isinstance(found, str) or not found.startswith(("data:", "https://", "http://")):
+    fields = inner if is_map(inner) else part
+    address = fields.get("url" if kind == "image_url" else "image_url" if kind == "input_image" else "file_data")
+    if address is None and kind == "input_file":
+        address = fields.get("file_url")
+    if not isinstance(address, str) or not address.startswith(("data:", "https://", "http://")):
         raise OpenAiError(
             f"{place}: a file is its content (data:TYPE;base64,…) or an address, and no id of one", param=place
         )
-    return found
+    return address
 
 
 # --- Answers

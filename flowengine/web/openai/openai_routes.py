@@ -86,9 +86,9 @@ def make_openai_routes(parts: ServingParts) -> MountedRoutes:
     return MountedRoutes(make_routes(table, error_response), errors={"/v1/": error_response})
 
 
-def error_response(found: Exception) -> Response:
+def error_response(exception: Exception) -> Response:
     """An error in OpenAI's form."""
-    error = openai_error_of(found)
+    error = openai_error_of(exception)
     headers = {} if error.status in (429, 503) else _NO_RETRY
     if error.retry_after is not None:
         headers = {"retry-after": str(error.retry_after)}
@@ -150,11 +150,11 @@ class _OpenAiRoutes:
     async def complete_chat(self, request: Request) -> Response:
         """A flow as a chat completion, whole or as a stream."""
         call = read_chat_call(await read_json_object(request, self._max_body), session_name_of(request))
-        asked = await self._ask(request, call, Conversation(call.messages, call.session))
+        served_call = await self._ask(request, call, Conversation(call.messages, call.session))
         if call.stream:
-            return event_stream(_stream(asked, ChatStream(tells_usage=call.tells_usage)), asked.headers)
-        answer = await answer_while_heard(request, lambda: _gather(asked))
-        return _GONE if answer is None else json_response(chat_completion(answer), headers=asked.headers)
+            return event_stream(_stream(served_call, ChatStream(tells_usage=call.tells_usage)), served_call.headers)
+        answer = await answer_while_heard(request, lambda: _gather(served_call))
+        return _GONE if answer is None else json_response(chat_completion(answer), headers=served_call.headers)
 
     async def respond(self, request: Request) -> Response:
         """A flow as a response of the Responses API, whole or as a stream."""
@@ -164,15 +164,17 @@ class _OpenAiRoutes:
         keeps = session is None and call.store
         previous = None if call.previous is None else _run_of(call.previous)
         conversation = Conversation(call.messages, session, keeps, previous)
-        asked = await self._ask(request, call, conversation, keep_settings(call))
+        served_call = await self._ask(request, call, conversation, keep_settings(call))
         settings = ResponseSettings.of(call)
         if call.stream:
-            return event_stream(_stream(asked, ResponseStream(settings)), asked.headers)
-        if call.background and not asked.chat.unclear:
-            begun = response_object(_begin_answer(asked), settings, status="in_progress")
-            return json_response(begun, headers=asked.headers)
-        answer = await answer_while_heard(request, lambda: _gather(asked))
-        return _GONE if answer is None else json_response(response_object(answer, settings), headers=asked.headers)
+            return event_stream(_stream(served_call, ResponseStream(settings)), served_call.headers)
+        if call.background and not served_call.chat.unclear:
+            first_answer = response_object(_begin_answer(served_call), settings, status="in_progress")
+            return json_response(first_answer, headers=served_call.headers)
+        answer = await answer_while_heard(request, lambda: _gather(served_call))
+        return (
+            _GONE if answer is None else json_response(response_object(answer, settings), headers=served_call.headers)
+        )
 
     async def get_response(self, request: Request) -> Response:
         """How a stored response stands: the way to one in the background."""
@@ -183,12 +185,12 @@ class _OpenAiRoutes:
     async def cancel_response(self, request: Request) -> Response:
         """Cancels the response's run; one that has ended stays as it is."""
         caller, run_id = caller_of(request), _run_of(request.path_params["response_id"])
-        found = await self._read_response(request)
-        if found["metadata"]["flowengine_status"] not in ENDED:
+        body = await self._read_response(request)
+        if body["metadata"]["flowengine_status"] not in ENDED:
             with suppress(JournalError):  # It has ended since, or is another process's to end.
                 await self._service.cancel(run_id, caller)
-            found = await self._read_response(request)
-        return json_response(found)
+            body = await self._read_response(request)
+        return json_response(body)
 
     async def _read_response(self, request: Request) -> Mapping[str, Any]:
         caller = caller_of(request)
@@ -206,7 +208,7 @@ class _OpenAiRoutes:
 
     async def _ask(
         self, request: Request, call: ChatCall, conversation: Conversation, settings: Mapping[str, Any] = EMPTY
-    ) -> _Asked:
+    ) -> _ServedCall:
         caller, run_key = caller_of(request), run_key_of(request)
         flow = self._service.flow(call.model, caller)
         text, inputs = find_text_output(flow), _add_files(flow, call)
@@ -214,7 +216,7 @@ class _OpenAiRoutes:
             self._service, call.model, conversation, caller, run_key=run_key, inputs=inputs, settings=settings
         )
         is_kept = run_key is not None or not chat.is_new or call.background
-        return _Asked(self._service, caller, call, text, chat, is_kept)
+        return _ServedCall(self._service, caller, call, text, chat, is_kept)
 
 
 def _add_files(flow: Flow, call: ChatCall) -> Mapping[str, Any]:
@@ -235,7 +237,7 @@ def _run_of(response_id: str) -> str:
     return response_id.removeprefix("resp_")
 
 
-class _Asked(NamedTuple):
+class _ServedCall(NamedTuple):
     """A message that a run answers."""
 
     service: FlowService
@@ -253,13 +255,13 @@ class _Asked(NamedTuple):
         return stopping_unheard(self.service, self.chat.run_id, self.caller, is_kept=self.is_kept)
 
 
-async def _gather(asked: _Asked) -> ChatAnswer:
+async def _gather(served_call: _ServedCall) -> ChatAnswer:
     """The whole answer."""
-    answer = _begin_answer(asked)
+    answer = _begin_answer(served_call)
     text: list[str] = []
     reasoning: list[str] = []
-    async with asked.stopping_unheard(), aclosing(_tell(asked)) as told:
-        async for each in told:
+    async with served_call.stopping_unheard(), aclosing(_tell(served_call)) as pieces:
+        async for each in pieces:
             if isinstance(each, RunEnded):
                 answer = answer._replace(status=each.status, tokens=each.tokens)
             else:
@@ -267,13 +269,13 @@ async def _gather(asked: _Asked) -> ChatAnswer:
     return answer._replace(text="".join(text), reasoning="".join(reasoning))
 
 
-async def _stream(asked: _Asked, stream: ChatStream | ResponseStream) -> AsyncGenerator[bytes]:
-    answer = _begin_answer(asked)
+async def _stream(served_call: _ServedCall, stream: ChatStream | ResponseStream) -> AsyncGenerator[bytes]:
+    answer = _begin_answer(served_call)
     try:
-        async with asked.stopping_unheard(), aclosing(_tell(asked)) as told:
+        async with served_call.stopping_unheard(), aclosing(_tell(served_call)) as pieces:
             for frame in stream.begin(answer):
                 yield frame
-            async for each in told:
+            async for each in pieces:
                 if isinstance(each, RunEnded):
                     frames = stream.end(answer._replace(status=each.status, tokens=each.tokens))
                 else:
@@ -285,19 +287,19 @@ async def _stream(asked: _Asked, stream: ChatStream | ResponseStream) -> AsyncGe
             yield frame
 
 
-def _begin_answer(asked: _Asked) -> ChatAnswer:
-    return ChatAnswer(asked.chat.run_id, asked.call.model, int(time()), "running", "", "", TokenCounts())
+def _begin_answer(served_call: _ServedCall) -> ChatAnswer:
+    return ChatAnswer(served_call.chat.run_id, served_call.call.model, int(time()), "running", "", "", TokenCounts())
 
 
-async def _tell(asked: _Asked) -> AsyncGenerator[Told]:
+async def _tell(served_call: _ServedCall) -> AsyncGenerator[Told]:
     """Yields the run's answer piece by piece; raises if there is none."""
-    chat, service = asked.chat, asked.service
+    chat, service = served_call.chat, served_call.service
     if chat.unclear:
         yield "text", format_questions(chat.run_id, chat.unclear, unclear=True)
         yield RunEnded("waiting", {}, None, TokenCounts())
         return
     answers: set[str] = set()
-    async with aclosing(follow_parts(service, chat, asked.text, asked.caller)) as parts:
+    async with aclosing(follow_parts(service, chat, served_call.text, served_call.caller)) as parts:
         async for part in parts:
             match part:
                 case TextBegan(is_answer=True):
@@ -307,25 +309,25 @@ async def _tell(asked: _Asked) -> AsyncGenerator[Told]:
                 case TextDelta() if part.id in answers:
                     yield "text", part.text
                 case RunEnded():
-                    text = await _text_of_end(asked, part)
+                    text = await _text_of_end(served_call, part)
                     if text:
                         yield "text", f"\n\n{text}" if answers else text
                     yield part
                 case _:
-                    progress = _describe_progress(part) if asked.call.tells_progress else ""
+                    progress = _describe_progress(part) if served_call.call.tells_progress else ""
                     if progress:
                         yield "reasoning", progress
 
 
-async def _text_of_end(asked: _Asked, end: RunEnded) -> str:
+async def _text_of_end(served_call: _ServedCall, end: RunEnded) -> str:
     """Returns the text for a run that ended without its answer; raises `OpenAiError` if there is none."""
     if end.status in ("succeeded", "partial"):
         return ""
     if end.status == "waiting":
-        outcome = await asked.service.outcome(asked.chat.run_id, asked.caller)
+        outcome = await served_call.service.outcome(served_call.chat.run_id, served_call.caller)
         return format_questions(outcome.run_id, outcome.questions)
     why = "" if end.error is None else f": {end.error.message}"
-    message = f"run {asked.chat.run_id} {end.status}{why}"
+    message = f"run {served_call.chat.run_id} {end.status}{why}"
     raise OpenAiError(message, 422, "run_error", code=f"run_{end.status}")
 
 

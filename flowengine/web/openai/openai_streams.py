@@ -114,8 +114,10 @@ class ResponseStream:
         yield self._event("response.completed", response=whole)
 
     def fail(self, error: OpenAiError, answer: ChatAnswer) -> Iterator[bytes]:
-        told = {"code": error.code or "server_error", "message": str(error)}
-        yield self._event("response.failed", response=response_object(answer, self._call, status="failed", error=told))
+        reason = {"code": error.code or "server_error", "message": str(error)}
+        yield self._event(
+            "response.failed", response=response_object(answer, self._call, status="failed", error=reason)
+        )
 
     def _end_reasoning(self) -> Iterator[bytes]:
         if not self._reasoning:

@@ -38,10 +38,10 @@ def keep_settings(call: ChatCall) -> Mapping[str, Any]:
 
 def read_settings(record: RunRecord) -> ResponseSettings:
     """`OpenAiError` for a run that is no stored response."""
-    found: Any = start_of(record.events).settings.get(_RESPONSE)
-    if not is_map(found):
+    settings: Any = start_of(record.events).settings.get(_RESPONSE)
+    if not is_map(settings):
         raise OpenAiError("there is no such stored response of yours", 404, param="response_id")
-    return ResponseSettings(**cast("Mapping[str, Any]", {name: found[name] for name in ResponseSettings._fields}))
+    return ResponseSettings(**cast("Mapping[str, Any]", {name: settings[name] for name in ResponseSettings._fields}))
 
 
 def stored_response(record: RunRecord, text: TextOutput) -> Mapping[str, Any]:

@@ -89,7 +89,7 @@ def _respond(request: Request, title: str, text: str, status: int = 200) -> Resp
 
 class _OpenQuestion(NamedTuple):
     link: AnswerLink
-    asked: ApprovalRequested
+    approval: ApprovalRequested
     flow: str
 
 
@@ -106,40 +106,40 @@ async def _find_question(request: Request, desk: AnswerDesk) -> _OpenQuestion:
             events = await desk.service.events(link.run_id)
     except RunNotFoundError:
         raise ProblemError(410, "The run is gone", "There is nothing to answer any more.") from None
-    started, asked = events[0], open_questions(events).get(link.question)
+    started, question = events[0], open_questions(events).get(link.question)
     if link.expires is not None and link.expires <= time():
         raise ProblemError(410, "The time is up", "The question has expired; what was to count then counts.")
-    if asked is None or not isinstance(started, RunStarted) or times_asked(events)[link.question] != link.asked:
+    if question is None or not isinstance(started, RunStarted) or times_asked(events)[link.question] != link.asked:
         raise ProblemError(410, "Answered already", "This question is open no more; each link is good for one answer.")
-    if not may_answer(link.by, asked.approvers) or link.choice not in asked.choices:
+    if not may_answer(link.by, question.approvers) or link.choice not in question.choices:
         raise ProblemError(403, "Not yours to answer", f"{link.by} is not among those who may answer it.")
-    return _OpenQuestion(link, asked, started.flow)
+    return _OpenQuestion(link, question, started.flow)
 
 
-def _page_of(request: Request, found: _OpenQuestion, problem: str = "", status: int = 200) -> Response:
-    link = found.link
-    about = AskedFor(found.flow, link.run_id, link.question, link.asked, link.choice, link.by)
+def _page_of(request: Request, question: _OpenQuestion, problem: str = "", status: int = 200) -> Response:
+    link = question.link
+    about = AskedFor(question.flow, link.run_id, link.question, link.asked, link.choice, link.by)
     action = _place(request, f"{ANSWERS}{request.path_params['token']}")
-    page = answer_page(found.asked, about, action, _place(request, _STYLE), problem)
+    page = answer_page(question.approval, about, action, _place(request, _STYLE), problem)
     return HTMLResponse(page, status, headers=_HEADERS)
 
 
 async def _take(request: Request, desk: AnswerDesk) -> Response:
-    found = await _find_question(request, desk)
-    fields, link = await read_form(request), found.link
+    question = await _find_question(request, desk)
+    fields, link = await read_form(request), question.link
     try:
-        said = answer_of(found.asked, {**fields, "choice": link.choice})
+        reply = answer_of(question.approval, {**fields, "choice": link.choice})
     except ValueError as error:
-        return _page_of(request, found, str(error), 422)
+        return _page_of(request, question, str(error), 422)
     try:
-        choice, comment, form = said
-        answered = await desk.service.answer(
+        choice, comment, form = reply
+        outcome = await desk.service.answer(
             link.run_id, link.question, choice, form, link.by, comment=comment, asked=link.asked
         )
     except ApprovalError as error:
         is_open = link.question in open_questions(await desk.service.events(link.run_id))
         if is_open:  # It does not fit.
-            return _page_of(request, found, str(error), 422)
+            return _page_of(request, question, str(error), 422)
         raise ProblemError(410, "Answered already", "Somebody else has answered before.") from None
-    told = "The run goes on." if answered.goes_on else "It counts when the run goes on."
-    return _respond(request, f"Your answer is kept: {link.choice}", told)
+    sequel = "The run goes on." if outcome.goes_on else "It counts when the run goes on."
+    return _respond(request, f"Your answer is kept: {link.choice}", sequel)

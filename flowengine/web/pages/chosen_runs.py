@@ -49,48 +49,48 @@ async def act_on_chosen(request: Request) -> Response:
         raise ProblemError(400, "Nothing to do", f"chosen runs cannot be '{what}'")
     if what == "forget" and fields.get("sure") != "yes":
         return HTMLResponse(forget_page(run_ids, Acting(parts.keys.form)))
-    left = await _cancel(parts, run_ids) if what == "cancel" else await parts.shelf.do(_forget, parts, run_ids)
-    if left:
-        done = len(run_ids) - len(left)
+    refusals = await _cancel(parts, run_ids) if what == "cancel" else await parts.shelf.do(_forget, parts, run_ids)
+    if refusals:
+        done = len(run_ids) - len(refusals)
         word = "cancelled" if what == "cancel" else "forgotten"
         raise ProblemError(
-            409, f"{done:,} of {len(run_ids):,} runs {word}", "\n".join(f"left: {each}" for each in left)
+            409, f"{done:,} of {len(run_ids):,} runs {word}", "\n".join(f"left: {each}" for each in refusals)
         )
     return RedirectResponse(runs_url(), 303)
 
 
 def _by_age(parts: ServerParts, run_ids: Sequence[str]) -> list[str]:
     """The runs that there are, the oldest first."""
-    found = [line.info for line in parts.shelf.list_named(run_ids)]
-    return [info.run_id for info in sorted(found, key=lambda info: info.started)]
+    infos = [line.info for line in parts.shelf.list_named(run_ids)]
+    return [info.run_id for info in sorted(infos, key=lambda info: info.started)]
 
 
 async def _cancel(parts: ServerParts, run_ids: Sequence[str]) -> list[str]:
-    left: list[str] = []
+    refusals: list[str] = []
     for run_id in run_ids:
         try:
             await parts.acts.cancel(run_id)
         except ProblemError as error:
-            left.append(error.detail)
+            refusals.append(error.detail)
         except FlowEngineError as error:
-            left.append(str(error))
-    return left
+            refusals.append(str(error))
+    return refusals
 
 
 def _forget(parts: ServerParts, run_ids: Sequence[str]) -> list[str]:
     """Remove what has ended; why the others are left."""
     words = {line.info.run_id: line.word for line in parts.shelf.list_named(run_ids)}
-    left: list[str] = []
+    refusals: list[str] = []
     for run_id in run_ids:
         word = words.get(run_id, "")
         if word and word not in ENDED:
-            left.append(f"run '{run_id}' has not ended, it is {word}")
+            refusals.append(f"run '{run_id}' has not ended, it is {word}")
         elif word:
             try:
                 parts.shelf.remove(run_id)
             except FlowEngineError as error:
-                left.append(str(error))
-    return left
+                refusals.append(str(error))
+    return refusals
 
 
 def _export(parts: ServerParts, run_ids: Sequence[str]) -> Response:
@@ -120,13 +120,13 @@ def _export_page(parts: ServerParts, run_ids: Sequence[str]) -> Response:
 
 def _gather(pieces: Iterable[str]) -> bytes:
     """The pieces as one, up to a bound."""
-    made = bytearray()
+    content = bytearray()
     for piece in pieces:
-        made += piece.encode()
-        if len(made) > _MOST_BYTES:
-            told = "choose fewer runs, or use `flowengine runs export`"
-            raise ProblemError(413, "Too large", f"it would have more than {_MOST_BYTES:,} bytes: {told}")
-    return bytes(made)
+        content += piece.encode()
+        if len(content) > _MOST_BYTES:
+            advice = "choose fewer runs, or use `flowengine runs export`"
+            raise ProblemError(413, "Too large", f"it would have more than {_MOST_BYTES:,} bytes: {advice}")
+    return bytes(content)
 
 
 def _file_name(run_id: str) -> str:
@@ -150,15 +150,16 @@ async def keep_note(request: Request) -> Response:
     def keep() -> None:
         store, who = parts.shelf.store, parts.by
         score = fields.get("score", "").strip()
-        given = parse_score(score) if score else None  # First: a slip in one field keeps nothing of the others.
+        # First: a slip in one field keeps nothing of the others.
+        parts_of_score = parse_score(score) if score else None
         if fields.get("remove"):
             remove_note(store, run_id, fields["remove"])
         if fields.get("unmark"):
             set_mark(store, run_id, fields["unmark"], who, on=False)
         if fields.get("mark", "").strip():
             set_mark(store, run_id, fields["mark"], who)
-        if given is not None:
-            set_score(store, run_id, *given, who)
+        if parts_of_score is not None:
+            set_score(store, run_id, *parts_of_score, who)
         if fields.get("text", "").strip():
             add_note(store, run_id, fields["text"], who)
 

@@ -48,10 +48,10 @@ async def _show(request: Request) -> HTMLResponse:
     against = request.query_params.get("against")
 
     def make(store: JournalStore) -> str:
-        made = load_set(store, request.path_params["id"])
+        row_set = load_set(store, request.path_params["id"])
         before = None if against is None else load_set(store, against)
         heading = f'<p><a href="{escape(_eval_url())}">Evals</a></p>'
-        report = make_report(made, before)
+        report = make_report(row_set, before)
         return report_page(report, run_link=run_url, heading=heading, stylesheet=_eval_url("style.css"))
 
     return await _answer(request, make)

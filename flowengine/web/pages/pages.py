@@ -132,8 +132,8 @@ async def _show_runs(request: Request) -> Response:
     acting = None if parts.read_only else Acting(parts.keys.form)
 
     def make() -> str:
-        found = parts.shelf.page(query_of(filters), filters.page)
-        return runs_page(found, filters, parts.shelf.frame(parts.by, acting))
+        runs = parts.shelf.page(query_of(filters), filters.page)
+        return runs_page(runs, filters, parts.shelf.frame(parts.by, acting))
 
     return HTMLResponse(await parts.shelf.do(make))
 
@@ -229,15 +229,15 @@ async def _approve_run(request: Request) -> Response:
     parts = get_parts(request)
     run_id, node = request.path_params["run_id"], request.path_params["node"]
     fields = await read_own_form(request)
-    asked = open_questions(await parts.shelf.events(run_id)).get(node)
-    if asked is None:
+    question = open_questions(await parts.shelf.events(run_id)).get(node)
+    if question is None:
         raise ProblemError(409, "The question is closed", f"node '{node}' of run '{run_id}' waits for no answer")
     try:
-        found = answer_of(asked, fields)
+        reply = answer_of(question, fields)
     except ValueError as error:
         raise ProblemError(422, "The answer does not fit", str(error)) from None
-    answered = await parts.acts.answer(run_id, node, found.choice, found.form, parts.by, comment=found.comment)
-    if not answered.goes_on:
+    outcome = await parts.acts.answer(run_id, node, reply.choice, reply.form, parts.by, comment=reply.comment)
+    if not outcome.goes_on:
         raise ProblemError(
             202, "Your answer is kept", f"This server does not have the run's flow: go on with `flowengine resume "
             f"{run_id}`."
@@ -250,14 +250,14 @@ async def _compare_runs(request: Request) -> Response:
     query = request.query_params
 
     def make() -> str:
-        chosen = list(dict.fromkeys(each for each in query.getlist("run") if each))
-        if len(chosen) > MOST_RUNS:
+        run_ids = list(dict.fromkeys(each for each in query.getlist("run") if each))
+        if len(run_ids) > MOST_RUNS:
             raise ProblemError(
-                400, "Too many runs", f"up to {MOST_RUNS} runs are compared, and {len(chosen)} are chosen"
+                400, "Too many runs", f"up to {MOST_RUNS} runs are compared, and {len(run_ids)} are chosen"
             )
-        if len(chosen) > 2:
-            return compare_page(*map(parts.shelf.read, chosen))
-        a, b = chosen if len(chosen) == 2 else (query.get("a", ""), query.get("b", ""))
+        if len(run_ids) > 2:
+            return compare_page(*map(parts.shelf.read, run_ids))
+        a, b = run_ids if len(run_ids) == 2 else (query.get("a", ""), query.get("b", ""))
         if not b:
             raise ProblemError(400, "Two runs are needed", "check two runs in the list")
         before = a or run_before(parts.shelf.store.list(), b)

@@ -44,7 +44,7 @@ def make_playground_routes() -> list[Route]:
     ]
 
 
-class _Asked(NamedTuple):
+class _CallTarget(NamedTuple):
     """A request, with what it is about."""
 
     parts: ServerParts
@@ -53,14 +53,14 @@ class _Asked(NamedTuple):
     recorded: RecordedCall
 
 
-async def _read(request: Request) -> _Asked:
+async def _read(request: Request) -> _CallTarget:
     parts = get_parts(request)
     run = await parts.shelf.reading(request.path_params["run_id"])
     number = request.query_params.get("call", "")
     if not number.isdecimal() or len(number) > 9:
         raise ProblemError(400, "A call is needed", "say which call of a model: ?call=POSITION")
 
-    def find() -> _Asked:
+    def find() -> _CallTarget:
         started = run.progress.started
         entry = None if started is None else parts.library.of_run(started)
         if entry is None:
@@ -68,15 +68,15 @@ async def _read(request: Request) -> _Asked:
         recorded = RecordedCall(run.events, int(number), entry.flow(settings_of(run.events).get("model")).plan)
         if not recorded.event:
             raise AssertionError("unreachable")
-        return _Asked(parts, run, entry, recorded)
+        return _CallTarget(parts, run, entry, recorded)
 
     return await parts.shelf.do(find)
 
 
 async def _show(request: Request) -> Response:
     try:
-        asked = await _read(request)
-        return await _make_page(request, asked, None)
+        target = await _read(request)
+        return await _make_page(request, target, None)
     except Exception as error:
         return _refuse(request, error)
 
@@ -91,28 +91,28 @@ async def _post(request: Request) -> Response:
     """Ask, or keep; what cannot be done is told above the form, which stays filled in."""
     try:
         fields = dict(await read_own_form(request, LARGE_FORM_BYTES))
-        asked = await _read(request)
+        target = await _read(request)
     except Exception as error:
         return _refuse(request, error)
     if fields.get("do") == "again":
         fields["sample"] = str(_read_sample(fields) + 1)
-    edited = _read_form(asked.recorded, fields)
+    edited = _read_form(target.recorded, fields)
     if fields.get("do") == "check":
-        asking, command, refusal = await asked.parts.shelf.do(_check, asked, edited)
+        asking, command, refusal = await target.parts.shelf.do(_check, target, edited)
         return JSONResponse({"ask": asking, "fork": command, "said": refusal or FORK_NOTE})
     keeps = fields.get("do") == "keep"
-    mark = mark_of([asked.run.run_id, asked.recorded.seq], fields)
+    mark = mark_of([target.run.run_id, target.recorded.seq], fields)
     try:
-        changed = _changed_call(asked.recorded, edited)
+        changed = _changed_call(target.recorded, edited)
         limits = read_limits({"cost_usd": edited.cost})
 
         async def work() -> str:
-            return await (_keep(asked, changed, limits) if keeps else _ask(asked, changed, limits))
+            return await (_keep(target, changed, limits) if keeps else _ask(target, changed, limits))
 
         return RedirectResponse(await request.app.state.once.do(mark, work), 303)
     except Exception as error:
         problem = problem_of(error)
-        page = await _make_page(request, asked, edited, f"{problem.title}: {problem.detail or problem.title}")
+        page = await _make_page(request, target, edited, f"{problem.title}: {problem.detail or problem.title}")
         page.status_code = problem.status
         return page
 
@@ -134,9 +134,9 @@ def _read_form(recorded: RecordedCall, fields: Mapping[str, str]) -> EditedCall:
     return EditedCall(texts, fields.get("model", "").strip(), options, fields.get("cost_usd", ""), _read_sample(fields))
 
 
-def _read_text(said: str | None, before: str) -> str:
+def _read_text(text_now: str | None, before: str) -> str:
     """A form has its line ends as the browser sends them."""
-    text = before if said is None else said.replace("\r\n", "\n")
+    text = before if text_now is None else text_now.replace("\r\n", "\n")
     return before if text == before.replace("\r\n", "\n") else text
 
 
@@ -146,10 +146,10 @@ def _text_of(message: Mapping[str, Any]) -> str:
 
 def _first_options(recorded: RecordedCall) -> dict[str, str]:
     """The options as the call was asked with them."""
-    said = recorded.call.request
-    extra: Mapping[str, Any] = said.get("extra") or EMPTY
-    known = {name: said.get(name, extra.get(name)) for name in OPTION_LABELS}
-    return {name: "" if value is None else f"{value}" for name, value in known.items()}
+    request = recorded.call.request
+    extra: Mapping[str, Any] = request.get("extra") or EMPTY
+    options = {name: request.get(name, extra.get(name)) for name in OPTION_LABELS}
+    return {name: "" if value is None else f"{value}" for name, value in options.items()}
 
 
 def _changed_call(recorded: RecordedCall, edited: EditedCall) -> ChangedCall:
@@ -178,14 +178,14 @@ def _parse_option(name: str, text: str) -> Mapping[str, Any]:
     return {name: value}
 
 
-def _check(asked: _Asked, edited: EditedCall) -> tuple[str, str, str]:
+def _check(target: _CallTarget, edited: EditedCall) -> tuple[str, str, str]:
     """The command lines that ask what is filled in, and that fork the run with it; or why there is none."""
     asking = ""
     try:
-        changed = _changed_call(asked.recorded, edited)
-        asking = changed.asking_command(asked.parts.options, edited.cost)
+        changed = _changed_call(target.recorded, edited)
+        asking = changed.asking_command(target.parts.options, edited.cost)
         changed.change()
-        return asking, changed.command(asked.parts.options), ""
+        return asking, changed.command(target.parts.options), ""
     except InputError as error:
         return asking, "", str(error)
 
@@ -193,46 +193,46 @@ def _check(asked: _Asked, edited: EditedCall) -> tuple[str, str, str]:
 # --- What is done
 
 
-async def _ask(asked: _Asked, changed: ChangedCall, limits: Mapping[str, Any]) -> str:
+async def _ask(target: _CallTarget, changed: ChangedCall, limits: Mapping[str, Any]) -> str:
     """Ask as a run of its own, unless that has been done; the address that shows its answer."""
-    flow = await asked.parts.shelf.do(changed.make_flow)
-    run_id, recorded = changed.run_id, asked.recorded
-    known = await asked.parts.shelf.do(_find_try, asked.parts.shelf.store, run_id)
+    flow = await target.parts.shelf.do(changed.make_flow)
+    run_id, recorded = changed.run_id, target.recorded
+    attempt = await target.parts.shelf.do(_find_try, target.parts.shelf.store, run_id)
 
-    acts = asked.parts.acts
+    acts = target.parts.acts
 
     async def work(driven: DrivenRun) -> Run:
         live = acts.listener(driven)
-        return await ask_call(changed, flow, driven.store, limits, known=known is not None, live=live)
+        return await ask_call(changed, flow, driven.store, limits, known=attempt is not None, live=live)
 
-    if known is None or known.call is None or known.error:
+    if attempt is None or attempt.call is None or attempt.error:
         if not acts.drives(run_id):
             await acts.perform(run_id, flow.name, work)
         await acts.wait(run_id)
-    return play_url(asked.run.run_id, recorded.seq, run_id)
+    return play_url(target.run.run_id, recorded.seq, run_id)
 
 
-async def _keep(asked: _Asked, changed: ChangedCall, limits: Mapping[str, Any]) -> str:
+async def _keep(target: _CallTarget, changed: ChangedCall, limits: Mapping[str, Any]) -> str:
     """Fork the run with the change; an answer that was had in the playground already is taken."""
-    store, recorded = asked.parts.shelf.store, asked.recorded
-    started = asked.run.progress.started
-    about = await asked.parts.shelf.do(asked.entry.about)
+    store, recorded = target.parts.shelf.store, target.recorded
+    started = target.run.progress.started
+    about = await target.parts.shelf.do(target.entry.about)
     if started is None or about.source is None or about.source != started.source:
-        told = changed.command(asked.parts.options)
-        raise ProblemError(409, "The flow was edited since", f"a fork has the flow as it was then: {told}")
-    plan = await asked.parts.shelf.do(changed.make_plan, about.source, about.path, asked.parts.library.environ)
+        command = changed.command(target.parts.options)
+        raise ProblemError(409, "The flow was edited since", f"a fork has the flow as it was then: {command}")
+    plan = await target.parts.shelf.do(changed.make_plan, about.source, about.path, target.parts.library.environ)
     new_id, at = local.new_run_id(), recorded.node.partition(".")[0].partition("[")[0]
-    begun: list[Any] = []
+    events: list[Any] = []
     if at == recorded.node:
-        tried = await asked.parts.shelf.do(_find_try, store, changed.run_id)
-        if tried is not None and tried.call is not None:
-            begun = [NodeStarted(at, time()), NodeRecorded(at, time(), tried.call)]
+        attempt = await target.parts.shelf.do(_find_try, store, changed.run_id)
+        if attempt is not None and attempt.call is not None:
+            events = [NodeStarted(at, time()), NodeRecorded(at, time(), attempt.call)]
 
-    acts, labels = asked.parts.acts, {"whatif": recorded.node[:200]}
+    acts, labels = target.parts.acts, {"whatif": recorded.node[:200]}
 
     async def work(driven: DrivenRun) -> Run:
         options = RunOptions(run_id=new_id, settings=limits, live=acts.listener(driven), labels=labels)
-        return await local.fork(plan, asked.run.run_id, driven.store, at, acts=False, begun=begun, options=options)
+        return await local.fork(plan, target.run.run_id, driven.store, at, acts=False, begun=events, options=options)
 
     await acts.perform(new_id, plan.name, work)
     return run_url(new_id, recorded.node)
@@ -246,26 +246,26 @@ def _find_try(store: JournalStore, run_id: str) -> Tried | None:
     return Tried(run_id, *read_answer(events))
 
 
-async def _make_page(request: Request, asked: _Asked, edited: EditedCall | None, problem: str = "") -> Response:
-    chosen = request.query_params.get("tried", "")
-    acting = Acting(asked.parts.keys.form)
+async def _make_page(request: Request, target: _CallTarget, edited: EditedCall | None, problem: str = "") -> Response:
+    choice = request.query_params.get("tried", "")
+    acting = Acting(target.parts.keys.form)
 
     def make() -> str:
-        recorded, run_id = asked.recorded, asked.run.run_id
-        store = asked.parts.shelf.store
+        recorded, run_id = target.recorded, target.run.run_id
+        store = target.parts.shelf.store
         query = RunQuery(labels={"playground": run_id, "call": str(recorded.seq)})
         tries = [
-            each._replace(is_chosen=info.run_id == chosen)
+            each._replace(is_chosen=info.run_id == choice)
             for info in list(query.select(store.list()))[:_MAX_TRIES]
             if (each := _find_try(store, info.run_id)) is not None
         ]
-        form = edited or _form_of_try(store, recorded, chosen)
-        asking, command, refusal = _check(asked, form)
-        made = PlaygroundPage(run_id, recorded.node, recorded.seq, recorded.call, form, recorded.score, tries,
+        form = edited or _form_of_try(store, recorded, choice)
+        asking, command, refusal = _check(target, form)
+        content = PlaygroundPage(run_id, recorded.node, recorded.seq, recorded.call, form, recorded.score, tries,
                               asking, command, refusal, problem)  # fmt: skip
-        return playground_page(made, acting, secrets.token_hex(8))
+        return playground_page(content, acting, secrets.token_hex(8))
 
-    return HTMLResponse(await asked.parts.shelf.do(make))
+    return HTMLResponse(await target.parts.shelf.do(make))
 
 
 def _form_of_try(store: JournalStore, recorded: RecordedCall, run_id: str) -> EditedCall:
@@ -287,5 +287,5 @@ def _form_of_try(store: JournalStore, recorded: RecordedCall, run_id: str) -> Ed
             others[name] = value
     if others:
         options["other"] = json.dumps(others, ensure_ascii=False)
-    said: Sequence[str] = [str(each) for each in texts]  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-    return EditedCall(said, str(inputs.get("model") or ""), options)
+    messages: Sequence[str] = [str(each) for each in texts]  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    return EditedCall(messages, str(inputs.get("model") or ""), options)

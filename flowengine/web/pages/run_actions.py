@@ -53,11 +53,11 @@ class AskedAction(NamedTuple):
 class ActionHandler(Protocol):
     """The server's side of an action."""
 
-    def make_form(self, asked: AskedAction, fields: Mapping[str, str]) -> ActionForm:
+    def make_form(self, action: AskedAction, fields: Mapping[str, str]) -> ActionForm:
         """The form, filled in with `fields` where it was posted already and could not be done. Called on a thread."""
         ...
 
-    async def act(self, asked: AskedAction, fields: Mapping[str, str]) -> str:
+    async def act(self, action: AskedAction, fields: Mapping[str, str]) -> str:
         """Do it; the address to go to. What it raises is told above the form, which stays filled in."""
         ...
 
@@ -69,8 +69,8 @@ def add_action(app: Starlette, name: str, handler: ActionHandler) -> None:
 
 def get_actions(request: Request) -> Mapping[str, ActionHandler]:
     """Those of the request's app, by their names."""
-    found: Mapping[str, ActionHandler] = request.app.state.actions
-    return found
+    actions: Mapping[str, ActionHandler] = request.app.state.actions
+    return actions
 
 
 class OnceTable:
@@ -86,12 +86,12 @@ class OnceTable:
 
     async def do(self, mark: str, work: Callable[[], Awaitable[str]]) -> str:
         """The address that the work gave, or is about to give, where it was begun before."""
-        known = self._done.get(mark)
-        while known is not None:
-            await known.settled.wait()
-            if known.address is not None:
-                return known.address
-            known = self._done.get(mark)  # It failed: one of those that waited begins it anew.
+        entry = self._done.get(mark)
+        while entry is not None:
+            await entry.settled.wait()
+            if entry.address is not None:
+                return entry.address
+            entry = self._done.get(mark)  # It failed: one of those that waited begins it anew.
         outcome = self._done[mark] = _Outcome()
         try:
             outcome.address = await work()
@@ -112,19 +112,19 @@ class _Outcome:
 
 async def show_action(request: Request) -> Response:
     """The form."""
-    asked, handler, name = await _find(request)
-    return await _make_page(asked, handler, name, {})
+    action, handler, name = await _find(request)
+    return await _make_page(action, handler, name, {})
 
 
 async def perform_action(request: Request) -> Response:
     """Do it, and go where it leads; a script that asks for JSON is told where."""
     fields = await read_own_form(request, LARGE_FORM_BYTES)
-    asked, handler, name = await _find(request)
-    mark = mark_of([asked.run_id, name, asked.node], fields)
+    action, handler, name = await _find(request)
+    mark = mark_of([action.run_id, name, action.node], fields)
     try:
-        address = await request.app.state.once.do(mark, lambda: handler.act(asked, fields))
+        address = await request.app.state.once.do(mark, lambda: handler.act(action, fields))
     except Exception as error:
-        return await _make_page(asked, handler, name, fields, error)
+        return await _make_page(action, handler, name, fields, error)
     if request.headers.get("accept", "").startswith("application/json"):
         return JSONResponse({"address": address})
     return RedirectResponse(address, 303)
@@ -132,8 +132,8 @@ async def perform_action(request: Request) -> Response:
 
 def mark_of(place: Sequence[object], fields: Mapping[str, str]) -> str:
     """Returns the key of a submitted form: its mark and its values."""
-    said = json.dumps([*place, sorted(fields.items())])
-    return hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest()
+    text = json.dumps([*place, sorted(fields.items())])
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 async def _find(request: Request) -> tuple[AskedAction, ActionHandler, str]:
@@ -150,14 +150,14 @@ async def _find(request: Request) -> tuple[AskedAction, ActionHandler, str]:
 
 
 async def _make_page(
-    asked: AskedAction, handler: ActionHandler, name: str, fields: Mapping[str, str], error: Exception | None = None
+    action: AskedAction, handler: ActionHandler, name: str, fields: Mapping[str, str], error: Exception | None = None
 ) -> Response:
     problem = None if error is None else problem_of(error)
-    acting = Acting(asked.parts.keys.form)
+    acting = Acting(action.parts.keys.form)
 
     def make() -> str:
-        made = handler.make_form(asked, fields)
-        told = "" if problem is None else f"{problem.title}: {problem.detail or problem.title}"
-        return action_page(made, asked.run_id, name, asked.node, acting, secrets.token_hex(8), told)
+        form = handler.make_form(action, fields)
+        explanation = "" if problem is None else f"{problem.title}: {problem.detail or problem.title}"
+        return action_page(form, action.run_id, name, action.node, acting, secrets.token_hex(8), explanation)
 
-    return HTMLResponse(await asked.parts.shelf.do(make), 200 if problem is None else problem.status)
+    return HTMLResponse(await action.parts.shelf.do(make), 200 if problem is None else problem.status)

@@ -48,13 +48,13 @@ _LIMIT_LABELS: Final[Mapping[str, str]] = {
 }
 
 
-def model_and_limits(fields: Mapping[str, str], group: str = _MORE, **given: str) -> list[ActionField]:
-    """The fields of a run's model and limits. `given`: what stands in them at first."""
+def model_and_limits(fields: Mapping[str, str], group: str = _MORE, **defaults: str) -> list[ActionField]:
+    """The fields of a run's model and limits. `defaults`: what stands in them at first."""
     model = ActionField("model", "Model, instead of all that the flow names", fields.get("model", ""), "--model",
                         group=group)  # fmt: skip
     limits = [
-        ActionField(name, label, fields.get(name, given.get(name, "")), LIMIT_OPTIONS[name],
-                    group="" if name in given else group)
+        ActionField(name, label, fields.get(name, defaults.get(name, "")), LIMIT_OPTIONS[name],
+                    group="" if name in defaults else group)
         for name, label in _LIMIT_LABELS.items()
     ]  # fmt: skip
     return sorted([model, *limits], key=lambda each: each.group != "")
@@ -62,15 +62,15 @@ def model_and_limits(fields: Mapping[str, str], group: str = _MORE, **given: str
 
 def read_limits(fields: Mapping[str, str]) -> dict[str, Any]:
     """Model and limits, by the names that a run's settings have."""
-    found: dict[str, Any] = {}
+    limits: dict[str, Any] = {}
     if model := fields.get("model", "").strip():
         if not model.isprintable():
             raise InputError(f"--model takes a name on one line, found {model!r:.80}")
-        found["model"] = model
+        limits["model"] = model
     for name in LIMIT_OPTIONS:
         if text := fields.get(name, "").strip():
-            found[name] = _read_limit(name, text)
-    return found
+            limits[name] = _read_limit(name, text)
+    return limits
 
 
 def _read_limit(name: str, text: str) -> float | int:
@@ -124,13 +124,13 @@ def input_fields(
     names = list(values) if declared is None else [*declared]
     for name in names:
         field = None if declared is None else declared[name]
-        known = values.get(name, None if field is None or field.default is REQUIRED else field.default)
-        text = "" if known is None else write_text(known)
+        default = values.get(name, None if field is None or field.default is REQUIRED else field.default)
+        text = "" if default is None else write_text(default)
         yield ActionField(
             f"input.{name}",
             f"Input {name}" if change else name,
             fields.get(f"input.{name}", text),
-            input_option(name, known),
+            input_option(name, default),
             kind_of(text),
             "" if field is None else field.description,
             is_change=change,
@@ -153,16 +153,16 @@ def read_inputs(
 
     What is left empty is left out, where it need not be there or is no text.
     """
-    found: dict[str, Any] = {}
+    inputs: dict[str, Any] = {}
     for name in list(values) if declared is None else [*declared]:
         field = None if declared is None else declared[name]
         text = normalise_posted(fields.get(f"input.{name}", ""))
         is_same = f"input.{name}" not in fields or text == normalise_posted(write_text(values.get(name)))
         if name in values and is_same:
-            found[name] = values[name]
+            inputs[name] = values[name]
         elif text or (field is not None and field.default is REQUIRED and field.type == "string"):
-            found[name] = parse_text(name, text, field)
-    return found
+            inputs[name] = parse_text(name, text, field)
+    return inputs
 
 
 def normalise_posted(text: str) -> str:

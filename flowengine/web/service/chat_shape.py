@@ -70,9 +70,9 @@ def find_message_input(flow: Flow) -> tuple[str | None, str | None]:
     required = [name for name in texts if inputs[name].default is REQUIRED]
     message = _only(required) or _only(name for name in required or texts if name in _MESSAGE_NAMES) or _only(texts)
     if message is None and (history is None or required):
-        found = f"its text inputs are {', '.join(texts)}" if texts else "none of its inputs is a text"
+        reason = f"its text inputs are {', '.join(texts)}" if texts else "none of its inputs is a text"
         raise DefinitionError(
-            f"flow '{flow.name}' cannot be called by chat: which input gets the message is open, for {found}; "
+            f"flow '{flow.name}' cannot be called by chat: which input gets the message is open, for {reason}; "
             f"name one of them `message`"
         )
     return message, history
@@ -86,13 +86,13 @@ def find_file_input(flow: Flow) -> str | None:
     'photo'
     """
     names = [name for name, field in (flow.plan.inputs or {}).items() if field.type == "file"]
-    found = _only(names) or _only(name for name in names if name in _FILE_NAMES)
-    if found is None and names:
+    choice = _only(names) or _only(name for name in names if name in _FILE_NAMES)
+    if choice is None and names:
         raise DefinitionError(
             f"flow '{flow.name}': which input gets the file is open, for its files are {', '.join(names)}; name one of "
             f"them `file`, or give them in `inputs`"
         )
-    return found
+    return choice
 
 
 def find_text_output(flow: Flow) -> TextOutput:
@@ -105,8 +105,8 @@ def find_text_output(flow: Flow) -> TextOutput:
     plan = flow.plan
     names = [plan.graph.ids[leaf] for leaf in plan.graph.leaves] if plan.outputs is None else list(plan.outputs)
     shapes: Mapping[str, Any] = {} if plan.outputs is None else outputs_schema_of(flow).get("properties", {})
-    named = _only(name for name in names if name in _TEXT_NAMES)
-    text = _only(names) or named or _only(name for name in names if shapes.get(name) == {"type": "string"})
+    by_name = _only(name for name in names if name in _TEXT_NAMES)
+    text = _only(names) or by_name or _only(name for name in names if shapes.get(name) == {"type": "string"})
     if text is None:
         raise DefinitionError(
             f"flow '{flow.name}' cannot be called by chat: which output is the answer's text is open, for its outputs "
@@ -196,5 +196,5 @@ def _has_choices(field: InputField) -> bool:
 
 
 def _only(names: Iterable[str]) -> str | None:
-    found = list(names)
-    return found[0] if len(found) == 1 else None
+    items = list(names)
+    return items[0] if len(items) == 1 else None

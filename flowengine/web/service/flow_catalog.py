@@ -86,16 +86,16 @@ class _File:
         self._environ = environ
         self._beside: Sequence[Path] = ()
         """The files that texts of it stand in."""
-        self._known: tuple[_Stamps, About] | None = None
+        self._cached: tuple[_Stamps, About] | None = None
 
     def about(self) -> About:
         stamps = self._stamps()
-        if self._known is None or self._known[0] != stamps:
+        if self._cached is None or self._cached[0] != stamps:
             own = _read_stamp(self.path)
             self._beside = _list_text_files(self.path)
             stamps = (own, *map(_read_stamp, self._beside))
-            self._known = stamps, self._read()
-        return self._known[1]
+            self._cached = stamps, self._read()
+        return self._cached[1]
 
     def _stamps(self) -> _Stamps:
         return (_read_stamp(self.path), *map(_read_stamp, self._beside))
@@ -114,13 +114,13 @@ class _File:
         from flowengine.flowfile.project.project import project_of
 
         project, problems = project_of(self.path)
-        found = [*problems, *check_file(self.path, project=project)]
+        diagnostics = [*problems, *check_file(self.path, project=project)]
         source = self.path.read_text("utf-8-sig", "replace") if self.path.is_file() else None
         try:
             spec = load_flow(self.path, project=project)
         except FlowError:
             name = re.search(r"^name:\s*[\"']?([^\"'#\n]+)", source or "", re.MULTILINE)
-            return About(name[1].strip() if name else self.path.stem, str(self.path), "", source, found)
+            return About(name[1].strip() if name else self.path.stem, str(self.path), "", source, diagnostics)
         inputs = {
             key: InputField(
                 each.type,
@@ -132,16 +132,16 @@ class _File:
             )
             for key, each in spec.inputs.items()
         }
-        return About(spec.name, str(self.path), spec.description, source, found, inputs)
+        return About(spec.name, str(self.path), spec.description, source, diagnostics, inputs)
 
 
 class Library:
     """Flows by name; a name that several have is followed by the file."""
 
-    def __init__(self, given: Iterable[Flow | str | PathLike[str]], environ: Mapping[str, str]) -> None:
-        given = list(given)
-        self._objects: list[CatalogEntry] = [_Object(each) for each in given if isinstance(each, Flow)]
-        self._places = [Path(each) for each in given if not isinstance(each, Flow)]
+    def __init__(self, flows: Iterable[Flow | str | PathLike[str]], environ: Mapping[str, str]) -> None:
+        flows = list(flows)
+        self._objects: list[CatalogEntry] = [_Object(each) for each in flows if isinstance(each, Flow)]
+        self._places = [Path(each) for each in flows if not isinstance(each, Flow)]
         self.environ = environ
         self._files: dict[Path, _File] = {}
         self._pictures: dict[str, tuple[About, Picture | None]] = {}
@@ -153,33 +153,33 @@ class Library:
             paths = dict.fromkeys(file for place in self._places for file in find_flow_files(place))
             self._files = {path: self._files.get(path) or _File(path, self.environ) for path in paths}
             every = [(each.about(), each) for each in (*self._objects, *self._files.values())]
-        found: dict[str, CatalogEntry] = {}
+        entries: dict[str, CatalogEntry] = {}
         for about, entry in every:
-            name = about.name if about.name not in found else f"{about.name} ({about.path})"
-            found[name] = entry
-        return found
+            name = about.name if about.name not in entries else f"{about.name} ({about.path})"
+            entries[name] = entry
+        return entries
 
     def find(self, name: str) -> CatalogEntry:
         """Call it on a thread."""
-        known = self.entries()
-        if name not in known:
-            raise FlowNotFoundError(f"there is no flow '{name}' here{did_you_mean(name, known)}")
-        return known[name]
+        entries = self.entries()
+        if name not in entries:
+            raise FlowNotFoundError(f"there is no flow '{name}' here{did_you_mean(name, entries)}")
+        return entries[name]
 
     def of_run(self, started: RunStarted) -> CatalogEntry | None:
         """The flow that a run goes on with: the one from whose file it came, else the only one of its name."""
-        known = self.entries()
-        same = [entry for entry in known.values() if entry.is_of(started) and entry.about().name == started.flow]
-        named = [entry for entry in known.values() if entry.about().name == started.flow]
-        return same[0] if same else named[0] if len(named) == 1 else None
+        entries = self.entries()
+        same = [entry for entry in entries.values() if entry.is_of(started) and entry.about().name == started.flow]
+        namesakes = [entry for entry in entries.values() if entry.about().name == started.flow]
+        return same[0] if same else namesakes[0] if len(namesakes) == 1 else None
 
     def picture(self, name: str, entry: CatalogEntry) -> Picture | None:
         """None where the flow cannot be built. Call it on a thread."""
         about = entry.about()
-        known = self._pictures.get(name)
-        if known is None or known[0] is not about:
-            known = self._pictures[name] = about, _draw_entry(entry)
-        return known[1]
+        drawing = self._pictures.get(name)
+        if drawing is None or drawing[0] is not about:
+            drawing = self._pictures[name] = about, _draw_entry(entry)
+        return drawing[1]
 
 
 def _draw_entry(entry: CatalogEntry) -> Picture | None:
@@ -205,10 +205,10 @@ def _list_text_files(path: Path) -> Sequence[Path]:
 
 def _read_stamp(path: Path) -> tuple[int, int]:
     try:
-        found = path.stat()
+        status = path.stat()
     except (OSError, ValueError):  # A name that no file can have.
         return 0, 0
-    return found.st_mtime_ns, found.st_size
+    return status.st_mtime_ns, status.st_size
 
 
 def make_input_schema(inputs: Mapping[str, InputField] | None) -> Mapping[str, Any]:
@@ -221,15 +221,15 @@ def make_input_schema(inputs: Mapping[str, InputField] | None) -> Mapping[str, A
 
 
 def _property_schema(field: InputField) -> Mapping[str, Any]:
-    said: dict[str, Any] = dict(field.schema) if field.schema is not None else {}
+    schema: dict[str, Any] = dict(field.schema) if field.schema is not None else {}
     if field.type == "file":
-        said["type"], said["format"] = "string", "file"  # Its path, or an address.
+        schema["type"], schema["format"] = "string", "file"  # Its path, or an address.
     elif field.type is not None:
-        said["type"] = field.type
+        schema["type"] = field.type
     if field.enum is not None:
-        said["enum"] = list(field.enum)
+        schema["enum"] = list(field.enum)
     if field.description:
-        said["description"] = field.description
+        schema["description"] = field.description
     if field.default is not REQUIRED:
-        said["default"] = field.default
-    return said
+        schema["default"] = field.default
+    return schema

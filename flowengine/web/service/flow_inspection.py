@@ -24,9 +24,9 @@ def validate_flow(flow: Flow) -> Mapping[str, Any]:
 
     path = Path(_path_of(flow.plan))
     project, problems = project_of(path)
-    found = [*problems, *check_file(path, project=project)]
-    errors = sum(each.severity == "error" for each in found)
-    return {"flow": flow.name, "errors": errors, "problems": [str(each) for each in found]}
+    diagnostics = [*problems, *check_file(path, project=project)]
+    errors = sum(each.severity == "error" for each in diagnostics)
+    return {"flow": flow.name, "errors": errors, "problems": [str(each) for each in diagnostics]}
 
 
 def nodes_with_shared_memory(flow: Flow) -> Sequence[str]:
@@ -34,14 +34,14 @@ def nodes_with_shared_memory(flow: Flow) -> Sequence[str]:
     from flowengine.agents.context.long_term_memory import LongTermMemoryProvider  # As above.
     from flowengine.nodes.agent import AgentNode
 
-    found: list[str] = []
+    paths: list[str] = []
     for path, node in flow.plan.all_nodes.items():
         if isinstance(node, AgentNode):
             sources = node.prototype.sources
             chain = () if sources is None else sources.providers
             if any(isinstance(each, LongTermMemoryProvider) and each.is_shared for each in chain):
-                found.append(path)
-    return found
+                paths.append(path)
+    return paths
 
 
 def models_without_price(flow: Flow, project: Project, environ: Mapping[str, str]) -> Sequence[str]:
@@ -50,14 +50,14 @@ def models_without_price(flow: Flow, project: Project, environ: Mapping[str, str
     from flowengine.nodes.agent import AgentNode
 
     facts = ModelFacts(environ, project.prices, project.default_provider, project.models, project.providers)
-    found: dict[str, None] = {}
+    models: dict[str, None] = {}
     for node in flow.plan.all_nodes.values():
         if isinstance(node, AgentNode):
             with suppress(ModelConfigError):  # It is told where the model is opened.
                 model = facts.of(node.model_name or None)
                 if model.price(0) is None:
-                    found[str(model)] = None
-    return [*found]
+                    models[str(model)] = None
+    return [*models]
 
 
 def plan_flow(flow: Flow, inputs: Mapping[str, Any], environ: Mapping[str, str]) -> Mapping[str, Any]:
@@ -92,10 +92,10 @@ def explain_code(code: str | None) -> Mapping[str, Any]:
 
     if code is None:
         return {"codes": {name: each.title for name, each in CODES.items()}}
-    found = CODES.get(code.upper())
-    if found is None:
+    entry = CODES.get(code.upper())
+    if entry is None:
         raise InputError(f"there is no code '{code:.40}'{did_you_mean(code[:40].upper(), CODES)}")
-    return {"code": code.upper(), **found._asdict()}
+    return {"code": code.upper(), **entry._asdict()}
 
 
 def _path_of(plan: CompiledFlow) -> str:

@@ -124,9 +124,9 @@ class FlowService(RunService):
 
     def flow(self, name: str, caller: FlowCaller | None = None) -> Flow:
         """`FlowNotFoundError`, also for one that the caller may not use."""
-        known = self.names(caller)
-        if name not in known:
-            raise FlowNotFoundError(f"there is no flow '{name:.80}' here{did_you_mean(name[:80], known)}")
+        names = self.names(caller)
+        if name not in names:
+            raise FlowNotFoundError(f"there is no flow '{name:.80}' here{did_you_mean(name[:80], names)}")
         return self.flows[name]
 
     def names(self, caller: FlowCaller | None = None) -> Sequence[str]:
@@ -162,7 +162,7 @@ class FlowService(RunService):
         if run_key is not None:
             run_id = run_id_of_key(run_key, flow, name)
         run_id = run_id or local.new_run_id()
-        given = {**(labels or EMPTY), **({} if name is None else {CALLER: name})}
+        own_labels = {**(labels or EMPTY), **({} if name is None else {CALLER: name})}
         if session is not None:
             check_session_name(session)
         if labels and name is not None and labels.get(CALLER, name) != name:
@@ -171,7 +171,7 @@ class FlowService(RunService):
             run_id=run_id,
             session=session if session is None or name is None else f"{name}/{session}",
             settings={**settings, "folder": self._folder, SERVED: {CALLER: name, "request": request}},
-            labels=given,
+            labels=own_labels,
         )
         start = RunStart(run_id, self.flows[flow], inputs, options)
         while True:
@@ -282,10 +282,10 @@ class FlowService(RunService):
         """
         if status not in ("", *_STATUSES):
             raise InputError(f"a run has no status '{status:.40}'{did_you_mean(status[:40], _STATUSES)}")
-        wanted = {**check_labels(labels), **({} if caller is None else {CALLER: caller.name})}
+        label_filter = {**check_labels(labels), **({} if caller is None else {CALLER: caller.name})}
         storable = flow.encode(errors="replace").decode().replace("\0", "?")
         index = run_index_of(self.store)  # A store may have very many runs, and a chat asks for each message.
-        return (await anyio.to_thread.run_sync(index.find, RunsAsked(storable, status, wanted), limit)).infos
+        return (await anyio.to_thread.run_sync(index.find, RunsAsked(storable, status, label_filter), limit)).infos
 
     async def _begin_alone(
         self,
@@ -298,9 +298,9 @@ class FlowService(RunService):
         run_id = start.run_id
         budgeted = caller if caller is not None and caller.budget_usd_day is not None else None
         driven = self.driver.find(run_id)
-        begun = self._beginning.get(run_id) if driven is None else driven.begun
-        if begun is not None:
-            await begun.wait()
+        beginning = self._beginning.get(run_id) if driven is None else driven.begun
+        if beginning is not None:
+            await beginning.wait()
             return False
         done = self._beginning[run_id] = anyio.Event()
         try:
@@ -318,9 +318,9 @@ class FlowService(RunService):
         """As `begin`, within what the caller may spend today."""
         await self._settle_ended(caller)
         limit = start.flow.plan.limits.bounds.cost_usd
-        given, day = await anyio.to_thread.run_sync(self.budgets.reserve, caller, start.run_id, limit)
+        grant, day = await anyio.to_thread.run_sync(self.budgets.reserve, caller, start.run_id, limit)
         settings = start.options.settings
-        settings = {**settings, SERVED: {**settings[SERVED], DAY: day}, "cost_usd": given, "needs_prices": True}
+        settings = {**settings, SERVED: {**settings[SERVED], DAY: day}, "cost_usd": grant, "needs_prices": True}
         start = start._replace(options=replace(start.options, settings=settings))
         try:
             return await self.begin(start, queue=self._queue, tokens=tokens)
@@ -371,12 +371,12 @@ class FlowService(RunService):
         return None
 
 
-def _load_flows(given: Iterable[Flow | str | PathLike[str]], environ: Mapping[str, str]) -> Mapping[str, Flow]:
-    found: dict[str, Flow] = {}
-    for entry in Library(given, environ).entries().values():
+def _load_flows(sources: Iterable[Flow | str | PathLike[str]], environ: Mapping[str, str]) -> Mapping[str, Flow]:
+    flows: dict[str, Flow] = {}
+    for entry in Library(sources, environ).entries().values():
         flow = entry.flow()
-        if flow.name in found:
-            where = " and ".join(f"'{each.plan.path or '(built in Python)'}'" for each in (found[flow.name], flow))
+        if flow.name in flows:
+            where = " and ".join(f"'{each.plan.path or '(built in Python)'}'" for each in (flows[flow.name], flow))
             raise DefinitionError(f"two flows are named '{flow.name}': {where}; a flow is called by its name")
-        found[flow.name] = flow
-    return found
+        flows[flow.name] = flow
+    return flows

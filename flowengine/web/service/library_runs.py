@@ -76,11 +76,11 @@ class LibraryRuns(RunService):
         flow = await self._shelf.do(entry.flow, model)
         earlier = None if reuse is None else await self._shelf.do(self.store.find, reuse)
         settings = {"folder": os.getcwd(), _VIEWER: True, **({} if model is None else {"model": model}), **limits}
-        chosen = local.new_run_id() if run_id is None else run_id
-        options = RunOptions(run_id=chosen, session=session, reuse=earlier, settings=settings, labels=labels)
-        if not await self.begin(RunStart(chosen, flow, inputs, options), queue=queue):
-            raise RunBusyError(f"run '{chosen}' is being written by this server", f"process {os.getpid()}")
-        return chosen
+        new_id = local.new_run_id() if run_id is None else run_id
+        options = RunOptions(run_id=new_id, session=session, reuse=earlier, settings=settings, labels=labels)
+        if not await self.begin(RunStart(new_id, flow, inputs, options), queue=queue):
+            raise RunBusyError(f"run '{new_id}' is being written by this server", f"process {os.getpid()}")
+        return new_id
 
     async def perform(self, run_id: str, flow: str, work: Work) -> None:
         """Begin work on a run of this process; raises what it raises before anything of it is in the store."""

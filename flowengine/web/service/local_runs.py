@@ -128,8 +128,8 @@ class LocalRuns:
         assert options.run_id is not None
 
         async def work(driven: DrivenRun) -> Run:
-            told = replace(options, live=self.listener(driven))
-            run = await local.fork(flow.plan, run_id, driven.store, node, options=told, **how)
+            live_options = replace(options, live=self.listener(driven))
+            run = await local.fork(flow.plan, run_id, driven.store, node, options=live_options, **how)
             self._wake_later(run)
             return run
 
@@ -154,8 +154,8 @@ class LocalRuns:
         """Keep a run that waits for its turn."""
         plan, journal = start.flow.plan, driven.journal
         assert journal is not None
-        taken = await local.inputs_with_files(plan, start.inputs, self._store, start.run_id)
-        begin = partial(local.beginning, plan, taken, self._store, start.run_id, start.options, begins_later=True)
+        inputs = await local.inputs_with_files(plan, start.inputs, self._store, start.run_id)
+        begin = partial(local.beginning, plan, inputs, self._store, start.run_id, start.options, begins_later=True)
         journal.append(await anyio.to_thread.run_sync(begin))  # Beside the event loop: inputs may be megabytes.
         waiting = journal.commit(True)
         if waiting is not None:

@@ -180,5 +180,5 @@ def start_of(events: Sequence[Event]) -> RunStarted:
 
 def read_call(started: RunStarted) -> Mapping[str, Any]:
     """Returns how a run was called; empty if no server started it."""
-    found: Any = started.settings.get(SERVED)
-    return cast("Mapping[str, Any]", found) if isinstance(found, Mapping) else EMPTY
+    call: Any = started.settings.get(SERVED)
+    return cast("Mapping[str, Any]", call) if isinstance(call, Mapping) else EMPTY

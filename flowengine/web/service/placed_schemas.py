@@ -28,17 +28,17 @@ def join_properties(properties: Mapping[str, Schema]) -> Schema:
     """
     joined: dict[str, Any] = {}
     definitions: dict[str, Any] = {}
-    known: dict[str, Any] = {}
+    merged: dict[str, Any] = {}
     for name, schema in properties.items():
         place, own = f"#/properties/{escape_pointer(name)}", cast("Schema", schema.get("$defs", {}))
-        is_shared = all(known.get(key, each) == each for key, each in own.items())  # Else they stay where they are.
+        is_shared = all(merged.get(key, each) == each for key, each in own.items())  # Else they stay where they are.
 
         def change(reference: str, place: str = place, is_shared: bool = is_shared) -> str:
             return reference if is_shared and reference.startswith(_DEFINITIONS) else place + reference[1:]
 
         moved = move_references(schema, change)
         if is_shared:
-            known |= own
+            merged |= own
             definitions |= moved.pop("$defs", {})
         joined[name] = moved
     return {"properties": joined, **({"$defs": definitions} if definitions else {})}

@@ -38,12 +38,12 @@ class PersonsAnswer(NamedTuple):
     """What was filled in."""
 
 
-def read_given_answer(place: str, given: Any, form: str) -> tuple[str, PersonsAnswer]:
+def read_given_answer(place: str, value: Any, form: str) -> tuple[str, PersonsAnswer]:
     """The run and the answer of a client: `place` is RUN/QUESTION, and what is given for it an object with `choice`,
     `comment` and `form`, or the choice. `InputError` for anything else, where `form` says how it is written.
     """
     run_id, _, question = place.partition("/")
-    answer: Mapping[str, Any] = given if is_map(given) else {"choice": given}
+    answer: Mapping[str, Any] = value if is_map(value) else {"choice": value}
     choice, comment = answer.get("choice"), answer.get("comment") or ""
     if not question or not isinstance(choice, str) or not isinstance(comment, str):
         raise InputError(form)
@@ -55,17 +55,19 @@ def format_questions(run_id: str, questions: Sequence[Question], *, unclear: boo
     answer.
     """
     parts = ["That was no clear answer, so nothing has been decided."] if unclear else []
-    parts += [_format_question(each, named=len(questions) > 1) for each in questions]
+    parts += [_format_question(each, with_path=len(questions) > 1) for each in questions]
     return "\n\n".join([*parts, f"(Run {run_id} waits for the answer.)"])
 
 
-def _format_question(question: Question, *, named: bool) -> str:
+def _format_question(question: Question, *, with_path: bool) -> str:
     asks_form = question.form is not None and not question.tool
-    prefix = f"{question.node}: " if named and not asks_form else ""
+    prefix = f"{question.node}: " if with_path and not asks_form else ""
     choices = " or ".join(f"`{prefix}{each}`" for each in question.choices)
     lines = [question.message.strip(), ""]
     if asks_form and question.form is not None:
-        example = dumps({**({"question": question.node} if named else {}), "choice": question.choices[0], "form": {}})
+        example = dumps(
+            {**({"question": question.node} if with_path else {}), "choice": question.choices[0], "form": {}}
+        )
         lines.append(f"Answer in this conversation with a JSON object such as {example}, with `form` filled in:")
         lines.append(
             f"{fields_of(question.form)}. The choices are {' or '.join(f'`{each}`' for each in question.choices)}."
@@ -83,10 +85,10 @@ def read_answer(questions: Sequence[Question], message: str) -> PersonsAnswer | 
     if text.startswith("{"):
         return _read_object(questions, text)
     if len(questions) > 1:
-        named = [each for each in questions if text.startswith(f"{each.node}:")]
-        if len(named) != 1:
+        matches = [each for each in questions if text.startswith(f"{each.node}:")]
+        if len(matches) != 1:
             return None
-        questions, text = named, text[len(named[0].node) + 1 :].strip()
+        questions, text = matches, text[len(matches[0].node) + 1 :].strip()
     return _read_words(questions[0], text) if questions else None
 
 
@@ -104,13 +106,13 @@ def _read_words(question: Question, text: str) -> PersonsAnswer | None:
 
 def _read_object(questions: Sequence[Question], text: str) -> PersonsAnswer | None:
     try:
-        found: Any = json.loads(text)
+        data: Any = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    given = cast("Mapping[str, Any]", found)
-    path, choice, comment = given.get("question"), given.get("choice"), given.get("comment", "")
-    meant = [each for each in questions if path in (None, each.node)]
-    if len(meant) != 1 or not isinstance(choice, str) or not isinstance(comment, str):
+    fields = cast("Mapping[str, Any]", data)
+    path, choice, comment = fields.get("question"), fields.get("choice"), fields.get("comment", "")
+    matches = [each for each in questions if path in (None, each.node)]
+    if len(matches) != 1 or not isinstance(choice, str) or not isinstance(comment, str):
         return None
-    label = find_label(choice, meant[0].choices)
-    return None if label is None else PersonsAnswer(meant[0].node, label, comment, given.get("form"))
+    label = find_label(choice, matches[0].choices)
+    return None if label is None else PersonsAnswer(matches[0].node, label, comment, fields.get("form"))

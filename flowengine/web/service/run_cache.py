@@ -64,7 +64,7 @@ class RunCache:
     def __init__(self, store: JournalStore) -> None:
         self.store = store
         self._threads = anyio.CapacityLimiter(_MAX_THREADS)
-        self._kept: OrderedDict[str, _CachedRun] = OrderedDict()
+        self._entries: OrderedDict[str, _CachedRun] = OrderedDict()
         self._lock = threading.Lock()
         self._points: dict[str, RunPoint] = {}
         self._lister = RunLister(store)
@@ -72,9 +72,9 @@ class RunCache:
         self._flows_until = 0.0
         self._listing = threading.Lock()
 
-    async def do(self, work: Callable[..., T], *given: Any) -> T:
+    async def do(self, work: Callable[..., T], *arguments: Any) -> T:
         """The work, on a thread."""
-        return await anyio.to_thread.run_sync(work, *given, limiter=self._threads)
+        return await anyio.to_thread.run_sync(work, *arguments, limiter=self._threads)
 
     async def events(self, run_id: str, after: int = 0) -> Sequence[Event]:
         return await self.do(self._events, run_id, after)
@@ -82,10 +82,10 @@ class RunCache:
     def page(self, query: RunQuery, number: int) -> ListedRuns:
         """A page of the list of runs, counted from 1; the last one where there are fewer. Call it on a thread."""
         with self._listing:
-            found = self._lister.page(query, PAGE_SIZE, (number - 1) * PAGE_SIZE)
-            if not found.lines and found.total:
-                found = self._lister.page(query, PAGE_SIZE, (found.total - 1) // PAGE_SIZE * PAGE_SIZE)
-        return found
+            runs = self._lister.page(query, PAGE_SIZE, (number - 1) * PAGE_SIZE)
+            if not runs.lines and runs.total:
+                runs = self._lister.page(query, PAGE_SIZE, (runs.total - 1) // PAGE_SIZE * PAGE_SIZE)
+        return runs
 
     def list_named(self, run_ids: Sequence[str]) -> Sequence[RunLine]:
         """These runs, as far as there are such, without their digests. Call it on a thread."""
@@ -120,35 +120,35 @@ class RunCache:
 
     def read(self, run_id: str) -> Reading:
         """The run as it is now; call it on a thread. Raises what the store raises."""
-        kept = self._place(run_id)
-        with kept.lock:
-            return self._renew_entry(run_id, kept)
+        entry = self._place(run_id)
+        with entry.lock:
+            return self._renew_entry(run_id, entry)
 
     def render(self, run_id: str, what: str, make: Callable[[Reading], str]) -> bytes:
         """Returns a rendering of a run in its current state, computed once for concurrent callers. Call it in a
         thread.
         """
-        kept = self._place(run_id)
-        with kept.lock:
-            reading = self._renew_entry(run_id, kept)
-            count, found = kept.made.get(what, (0, b""))
+        entry = self._place(run_id)
+        with entry.lock:
+            reading = self._renew_entry(run_id, entry)
+            count, content = entry.made.get(what, (0, b""))
             if count != len(reading.events):
-                found = make(reading).encode()
-                kept.made[what] = len(reading.events), found
-        return found
+                content = make(reading).encode()
+                entry.made[what] = len(reading.events), content
+        return content
 
     def points(self, flow: str) -> list[RunPoint]:
         """The last runs of a flow, the oldest first. Call it on a thread."""
         infos = [info for info in self.store.list() if info.flow == flow][:_MAX_POINTS]
-        left = _PLOTTED
-        found: list[RunPoint] = []
+        budget = _PLOTTED
+        points: list[RunPoint] = []
         for info in infos:
             point = self._points.get(info.run_id)
             if point is None or point.status != info.status or info.finished is None:
-                left -= info.events
-                point = self._point(info) if left >= 0 else _rough_point(info)
-            found.append(point)
-        return found[::-1]
+                budget -= info.events
+                point = self._point(info) if budget >= 0 else _rough_point(info)
+            points.append(point)
+        return points[::-1]
 
     def usual_times(self, flow: str) -> dict[str, Any]:
         """Returns the usual durations of a flow's nodes, by its last successful runs. Call it in a thread."""
@@ -169,32 +169,32 @@ class RunCache:
             self._points[info.run_id] = point
         return point
 
-    def _renew_entry(self, run_id: str, kept: _CachedRun) -> Reading:
-        old = kept.reading
+    def _renew_entry(self, run_id: str, entry: _CachedRun) -> Reading:
+        old = entry.reading
         try:
             events = self._events(run_id, 0 if old is None else len(old.events))
         except RunNotFoundError:
             self._forget(run_id)
             raise
         if old is None or events:
-            kept.reading = old = Reading(list(events) if old is None else [*old.events, *events])
+            entry.reading = old = Reading(list(events) if old is None else [*old.events, *events])
             self._make_room()
         return old
 
     def _place(self, run_id: str) -> _CachedRun:
         with self._lock:
-            kept = self._kept.setdefault(run_id, _CachedRun())
-            self._kept.move_to_end(run_id)
-            return kept
+            entry = self._entries.setdefault(run_id, _CachedRun())
+            self._entries.move_to_end(run_id)
+            return entry
 
     def _forget(self, run_id: str) -> None:
         with self._lock:
-            self._kept.pop(run_id, None)
+            self._entries.pop(run_id, None)
 
     def _make_room(self) -> None:
         with self._lock:
-            while len(self._kept) > 1 and sum(each.size for each in self._kept.values()) > _KEPT:
-                self._kept.popitem(last=False)
+            while len(self._entries) > 1 and sum(each.size for each in self._entries.values()) > _KEPT:
+                self._entries.popitem(last=False)
 
 
 def _rough_point(info: RunInfo) -> RunPoint:

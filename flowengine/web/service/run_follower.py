@@ -114,8 +114,8 @@ class RunFollower:
                     if after < place.position and not is_whole:  # What was told is in the store in a moment.
                         await anyio.sleep(_FIRST_LOOK)
                 after = max(after, place.position)
-                async with aclosing(feed.read(after, place, has_missed=has_missed)) as told:
-                    async for each in told:
+                async with aclosing(feed.read(after, place, has_missed=has_missed)) as pieces:
+                    async for each in pieces:
                         yield each
                         after = max([after, *(position + 1 for position, _ in each if position is not None)])
                 has_missed = True  # If it has ended instead, texts of what follows begin anew.
@@ -141,8 +141,8 @@ class RunFollower:
                     if self._retells:
                         await anyio.to_thread.run_sync(other.look, limiter=self._threads)
                     events = await self.events(run_id, watch.next)
-                told = other.merge(events, watch.next)
-                for _, event in told:
+                pieces = other.merge(events, watch.next)
+                for _, event in pieces:
                     if isinstance(event, TokenStreamed):
                         watch.hear_token(event)
                     else:
@@ -150,7 +150,7 @@ class RunFollower:
                 last = events[-1] if events else None
                 if isinstance(last, RunFinished) and last.status != "running":
                     return
-                pause = _FIRST_LOOK if told else min(pause * 1.5, _LAST_LOOK)
+                pause = _FIRST_LOOK if pieces else min(pause * 1.5, _LAST_LOOK)
                 await anyio.sleep(pause)
                 if not watch.followers:
                     return

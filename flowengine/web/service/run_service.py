@@ -159,13 +159,13 @@ class RunService:
         at work is left to its owner, who takes the answer in.
         """
         events = await self.follower.events(run_id)
-        taken = await answer(self.store, run_id, question, choice, comment=comment, by=by, form=values, asked=asked)
-        if taken.writer is not None or await self._requeue(run_id, events):
-            return TakenAnswer(taken.node, True)
+        reply = await answer(self.store, run_id, question, choice, comment=comment, by=by, form=values, asked=asked)
+        if reply.writer is not None or await self._requeue(run_id, events):
+            return TakenAnswer(reply.node, True)
         try:
-            return TakenAnswer(taken.node, await self._local.go_on(run_id))
+            return TakenAnswer(reply.node, await self._local.go_on(run_id))
         except RunBusyError:  # The process that has it since has the answer.
-            return TakenAnswer(taken.node, True)
+            return TakenAnswer(reply.node, True)
 
     async def resume(self, run_id: str, options: RunOptions = DEFAULTS) -> None:
         """Resume a run that failed, was cancelled, or was interrupted; one that is on its way here is left to go on.

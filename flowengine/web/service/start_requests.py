@@ -55,13 +55,13 @@ def read_start(
 def take_in_files(fields: Mapping[str, InputField] | None, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
     """The inputs, with files as contents (`data:` addresses) or addresses: a path would be of this machine."""
     refuse_paths(fields, inputs)
-    named = [name for name, field in (fields or EMPTY).items() if field.type == "file"]
-    taken = dict(inputs)
-    for name in named:
+    names = [name for name, field in (fields or EMPTY).items() if field.type == "file"]
+    values = dict(inputs)
+    for name in names:
         value = inputs.get(name)
         if isinstance(value, str) and is_data_address(value):
             try:
-                taken[name] = read_data_address(value)
+                values[name] = read_data_address(value)
             except RefusedFileError as error:
                 raise InputError(f"input '{name}': {error}") from None
-    return taken
+    return values

@@ -12,42 +12,42 @@ __all__ = ["join_tokens", "merge_tokens"]
 
 def merge_tokens(events: Sequence[Event], first: int, tokens: Iterable[TokenStreamed]) -> list[Followed]:
     """Events with their positions, and what agents wrote between them by time."""
-    told: list[Followed] = []
+    merged: list[Followed] = []
     waiting = sorted(tokens, key=lambda each: each.at)  # Those of several nodes come node by node.
     for seq, event in enumerate(events, first):
         begins = isinstance(event, NodeStarted)
         earlier = [each for each in waiting if each.at < event.at or (each.at == event.at and not begins)]
         waiting = waiting[len(earlier) :]
-        told += [(None, each) for each in earlier]
-        told.append((seq, event))
-    told += [(None, each) for each in waiting]
-    return told
+        merged += [(None, each) for each in earlier]
+        merged.append((seq, event))
+    merged += [(None, each) for each in waiting]
+    return merged
 
 
 def join_tokens(items: Iterable[Followed]) -> list[Followed]:
     """The same, with one piece for all that a node wrote between two events."""
-    told: list[Followed] = []
+    joined: list[Followed] = []
     pieces: list[TokenStreamed] = []
     for position, event in items:
         if isinstance(event, TokenStreamed):
             pieces.append(event)
             continue
-        told += [(None, each) for each in _join_pieces(pieces)]
-        told.append((position, event))
+        joined += [(None, each) for each in _join_pieces(pieces)]
+        joined.append((position, event))
         pieces = []
-    return [*told, *((None, each) for each in _join_pieces(pieces))]
+    return [*joined, *((None, each) for each in _join_pieces(pieces))]
 
 
 def _join_pieces(tokens: Iterable[TokenStreamed]) -> list[TokenStreamed]:
-    found: dict[tuple[str, bool], TokenStreamed] = {}
+    pieces_by_node: dict[tuple[str, bool], TokenStreamed] = {}
     # By node, and whether the piece only says who is asked: then what was written before is of no interest any more.
     for token in tokens:
-        before = found.get((token.node, False))
+        before = pieces_by_node.get((token.node, False))
         if token.model:
-            found.pop((token.node, False), None)
-            found[token.node, True] = token
+            pieces_by_node.pop((token.node, False), None)
+            pieces_by_node[token.node, True] = token
         elif before is None or token.begins:
-            found[token.node, False] = token
+            pieces_by_node[token.node, False] = token
         else:
-            found[token.node, False] = before._replace(text=before.text + token.text, at=token.at)
-    return list(found.values())
+            pieces_by_node[token.node, False] = before._replace(text=before.text + token.text, at=token.at)
+    return list(pieces_by_node.values())

@@ -75,8 +75,8 @@ class AgUiEncoder:
             case StepEnded(status="skipped", error=""):
                 return []
             case StepEnded(node=node):
-                told = {"flowengine": {"status": part.status}}
-                return [{"type": "STEP_FINISHED", "stepName": node, "metadata": told}]
+                metadata = {"flowengine": {"status": part.status}}
+                return [{"type": "STEP_FINISHED", "stepName": node, "metadata": metadata}]
             case TextBegan() | TextDelta() | TextEnded():
                 return self._encode_text(part)
             case ToolBegan(id=tool_id):
@@ -137,7 +137,7 @@ def _interrupt_of(question: Question) -> Mapping[str, Any]:
     }
     if question.form is not None:
         answer["form"] = to_json_value(question.form)
-    found: dict[str, Any] = {
+    interrupt: dict[str, Any] = {
         "id": f"{question.run_id}/{question.node}",
         "reason": "approval",
         "message": question.message,
@@ -145,8 +145,8 @@ def _interrupt_of(question: Question) -> Mapping[str, Any]:
         "metadata": {"flowengine": {"run_id": question.run_id, "question": question.node}},
     }
     if question.expires is not None:
-        found["expiresAt"] = datetime.fromtimestamp(question.expires, UTC).isoformat()
-    return found
+        interrupt["expiresAt"] = datetime.fromtimestamp(question.expires, UTC).isoformat()
+    return interrupt
 
 
 def _usage_of(tokens: TokenCounts) -> Mapping[str, int]:

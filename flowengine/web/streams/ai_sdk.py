@@ -96,11 +96,11 @@ class AiSdkEncoder:
 
     def _end(self, part: RunEnded, questions: Sequence[Question]) -> Sequence[Mapping[str, Any]]:
         if part.status in ("succeeded", "partial"):
-            told = [{"type": "data-outputs", "data": to_json_value(part.outputs)}]
-            return [*told, {"type": "finish-step"}, _finish(self._run_id, part, "stop")]
+            outputs_chunk = [{"type": "data-outputs", "data": to_json_value(part.outputs)}]
+            return [*outputs_chunk, {"type": "finish-step"}, _finish(self._run_id, part, "stop")]
         if part.status == "waiting" and questions:
-            asked = [chunk for each in questions for chunk in _question_chunks(each)]
-            return [*asked, {"type": "finish-step"}, _finish(self._run_id, part, "tool-calls")]
+            chunks = [chunk for each in questions for chunk in _question_chunks(each)]
+            return [*chunks, {"type": "finish-step"}, _finish(self._run_id, part, "tool-calls")]
         if part.status == "cancelled":
             return [{"type": "finish-step"}, {"type": "abort", "reason": "the run was cancelled"}]
         return self.fail(f"the run {part.status}" if part.error is None else part.error.message)
@@ -128,13 +128,13 @@ def _question_chunks(question: Question) -> Sequence[Mapping[str, Any]]:
         "toolName": QUESTION_TOOL,
         "dynamic": True,
     }
-    asked = {
+    input_data = {
         "question": question.message,
         "choices": list(question.choices),
         "form": to_json_value(question.form),
         "expires": question.expires,
     }
-    return [{"type": "tool-input-start", **call}, {"type": "tool-input-available", **call, "input": asked}]
+    return [{"type": "tool-input-start", **call}, {"type": "tool-input-available", **call, "input": input_data}]
 
 
 def read_tool_answers(messages: Sequence[Mapping[str, Any]]) -> Sequence[tuple[str, PersonsAnswer]]:

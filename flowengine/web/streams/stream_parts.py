@@ -149,7 +149,7 @@ class PartReader:
         """Node → the id of its text that is open."""
         self._tools: dict[str, str] = {}
         """What tells a call apart → its id, of those that are open."""
-        self._said = ""
+        self._answer_so_far = ""
         """What was told of the answer, since it began last."""
         self._count = 0
         self._tokens = TokenCounts()
@@ -205,11 +205,11 @@ class PartReader:
             self._count += 1
             self._texts[node] = f"{node}#{self._count}"
             if is_answer:
-                self._said = ""
+                self._answer_so_far = ""
             yield TextBegan(self._texts[node], node, is_answer)
         if text:
             if is_answer:
-                self._said += text
+                self._answer_so_far += text
             yield TextDelta(self._texts[node], text)
 
     def _end_step(self, node: str, status: str, error: str = "") -> Iterator[Part]:
@@ -236,7 +236,7 @@ class PartReader:
 
     def _complete_answer(self, text: str) -> Iterator[Part]:
         """Yields the rest of the answer; the whole answer if its beginning differed."""
-        is_told = bool(self._said) and text.startswith(self._said)
-        rest = text[len(self._said) :] if is_told else text
+        is_told = bool(self._answer_so_far) and text.startswith(self._answer_so_far)
+        rest = text[len(self._answer_so_far) :] if is_told else text
         if rest:
             yield from self._write(self._answer_node or "answer", rest, not is_told, True)

@@ -55,12 +55,12 @@ class _StreamRoutes:
         resume: Sequence[Mapping[str, Any]] = body.get("resume") or ()
         answers = read_resume_answers(resume)
         props: Mapping[str, Any] = body.get("forwardedProps") or EMPTY
-        given: Mapping[str, Any] = props.get("inputs") or EMPTY
+        inputs: Mapping[str, Any] = props.get("inputs") or EMPTY
         if resume:
             chat = await self._go_on(request, {str(each["interruptId"]).partition("/")[0] for each in resume}, answers)
         else:
             messages = [_read_message(each, each.get("content")) for each in body["messages"]]
-            chat = await self._begin(request, messages, body["threadId"], given)
+            chat = await self._begin(request, messages, body["threadId"], inputs)
         return self._stream(request, chat, AgUiEncoder(body["threadId"], body["runId"], chat.run_id))
 
     async def answer_chat(self, request: Request) -> Response:
@@ -79,11 +79,11 @@ class _StreamRoutes:
     ) -> ChatRun:
         """A run for the newest message; where there is no message, for the inputs alone."""
         flow, caller, run_key = request.path_params["flow"], caller_of(request), run_key_of(request)
-        said = [each for each in messages if each["role"] in ("user", "assistant")]
-        if said and said[-1]["role"] == "user":
-            conversation = Conversation(said, session)
+        exchanges = [each for each in messages if each["role"] in ("user", "assistant")]
+        if exchanges and exchanges[-1]["role"] == "user":
+            conversation = Conversation(exchanges, session)
             return await begin_chat(self._service, flow, conversation, caller, run_key=run_key, inputs=inputs)
-        if said or not inputs:
+        if exchanges or not inputs:
             raise InputError("the last message is not a user's, and answers no question")
         started = await self._service.start(flow, inputs, run_key=run_key, caller=caller, session=session, tokens=True)
         return ChatRun(started.run_id, 0, started.is_new)
@@ -99,18 +99,18 @@ class _StreamRoutes:
         record = await self._service.record(run_id, caller)
         if record.flow != flow:
             raise InputError(f"run '{run_id}' is of the flow '{record.flow}', not of '{flow:.80}'")
-        position, asked = len(record.events), times_asked(record.events)
-        named = [each.question for _, each in answers]
-        for name in named:
-            if name not in asked:
-                raise InputError(f"run '{run_id}' has no question '{name:.80}'{did_you_mean(name[:80], asked)}")
-        if len(set(named)) < len(named):
+        position, times = len(record.events), times_asked(record.events)
+        names = [each.question for _, each in answers]
+        for name in names:
+            if name not in times:
+                raise InputError(f"run '{run_id}' has no question '{name:.80}'{did_you_mean(name[:80], times)}")
+        if len(set(names)) < len(names):
             raise InputError("a question has one answer")
         waiting = {each.node for each in record.questions}
-        given = [each for _, each in answers if each.question in waiting]
-        for each in given:
+        replies = [each for _, each in answers if each.question in waiting]
+        for each in replies:
             await give_answer(self._service, run_id, each, caller)
-        if given:
+        if replies:
             return ChatRun(run_id, position, False)
         return ChatRun(run_id, position - 1, False)  # Its last event tells how it stands.
 
@@ -122,9 +122,9 @@ class _StreamRoutes:
         headers: Mapping[str, str] | None = None,
         last: bytes = b"",
     ) -> Response:
-        told = {"flowengine-run": chat.run_id, **(headers or {})}
+        reply_headers = {"flowengine-run": chat.run_id, **(headers or {})}
         is_kept = run_key_of(request) is not None or not chat.is_new
-        return event_stream(self._frames(request, chat, encoder, last, is_kept), told)
+        return event_stream(self._frames(request, chat, encoder, last, is_kept), reply_headers)
 
     async def _frames(
         self, request: Request, chat: ChatRun, encoder: AgUiEncoder | AiSdkEncoder, last: bytes, is_kept: bool
