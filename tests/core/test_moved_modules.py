@@ -17,6 +17,9 @@ NAMES = {
     "flowengine.masking.masker": "flowengine.core.masking.masker",
     "flowengine.runners.queue.worker": "flowengine.runtime.queue.worker",
     "flowengine.runners.row_runs": "flowengine.runtime.local.row_runs",
+    "flowengine.server.app": "flowengine.web.app",
+    "flowengine.server.run_actions": "flowengine.web.pages.run_actions",
+    "flowengine.serving.serving_app": "flowengine.web.serving_app",
 }
 
 
