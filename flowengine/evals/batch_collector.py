@@ -81,7 +81,7 @@ class _Place(NamedTuple):
     size: int
 
 
-class _Asked(NamedTuple):
+class _BatchRequest(NamedTuple):
     """A request that is to be sent."""
 
     run_id: str
@@ -90,7 +90,7 @@ class _Asked(NamedTuple):
     body: _Place
 
 
-_Known: TypeAlias = _Place | ModelError | None
+_Outcome: TypeAlias = _Place | ModelError | None
 """An answer, why there is none, or None: it is to be asked alone."""
 
 
@@ -130,20 +130,20 @@ class BatchCollector:
         self._scope = scope
         self._pace = pace
         self._tell = tell
-        self._kept: dict[str, dict[str, Any]] = dict(store.recall(_KIND, scope) or {})
+        self._entries: dict[str, dict[str, Any]] = dict(store.recall(_KIND, scope) or {})
         """Mark → what is on record of a batch: its requests' names, its id once that is known, and of one that could
         not be looked at, whether it was missing."""
-        older = sorted(self._kept.items(), key=lambda each: each[1]["at"])
-        self._marks = {name: mark for mark, kept in older for name in kept["ids"]}
+        older = sorted(self._entries.items(), key=lambda each: each[1]["at"])
+        self._marks = {name: mark for mark, entry in older for name in entry["ids"]}
         """Request → the batch of an earlier go that it was last sent in."""
-        self._were_missing = {mark for mark, kept in older if kept.get("missing")}
+        self._were_missing = {mark for mark, entry in older if entry.get("missing")}
         """Those that an earlier go did not find at their vendor."""
         self._groups: dict[tuple[object, ...], BatchableCall] = {}
-        self._asked: dict[str, _Asked] = {}
+        self._to_send: dict[str, _BatchRequest] = {}
         """Request → what is to be sent."""
-        self._sent: dict[str, str] = {}
+        self._runs_by_request: dict[str, str] = {}
         """Request in a batch that has not ended → its run."""
-        self._known: dict[str, _Known] = {}
+        self._outcomes: dict[str, _Outcome] = {}
         self._ended: set[str] = set()
         """Marks whose answers are known."""
         self._followed: set[str] = set()
@@ -162,7 +162,7 @@ class BatchCollector:
         """Runs at work for which an answer has come."""
         self._wakes: dict[str, Callable[[], None]] = {}
         """Run that is put aside → what has it go on."""
-        self._held: defaultdict[str, dict[str, Reservation]] = defaultdict(dict)
+        self._reservations: defaultdict[str, dict[str, Reservation]] = defaultdict(dict)
         """Run → call → what it has reserved."""
         self._unclaimed: dict[str, set[str]] = {}
         """Run at work → its calls that had something reserved, and that it has not come to again."""
@@ -195,14 +195,14 @@ class BatchCollector:
         finally:
             self._requests.close()
             self._answers.close()
-        if error is None and not self._wakes and not self._sent:
-            left = {mark: self._kept[mark] for mark in self._unread()}
-            self._store.revise(_KIND, self._scope, lambda before: left or None)
+        if error is None and not self._wakes and not self._runs_by_request:
+            unread = {mark: self._entries[mark] for mark in self._unread()}
+            self._store.revise(_KIND, self._scope, lambda before: unread or None)
         return is_caught
 
     def _unread(self) -> list[str]:
         """Batches that could not be looked at."""
-        return [mark for mark, kept in self._kept.items() if "missing" in kept and mark not in self._ended]
+        return [mark for mark, entry in self._entries.items() if "missing" in entry and mark not in self._ended]
 
     @property
     def is_complete(self) -> bool:
@@ -214,26 +214,26 @@ class BatchCollector:
     async def answer(self, place: CallPlace, call: BatchableCall, /) -> tuple[Mapping[str, Any], bool]:
         """The vendor's answer, and whether it came at the price of a batch; or `AwaitsAnswer`."""
         name = place.name_request(call.post.url, call.post.body)
-        if name not in self._known and not self._ask(name, place.run_id, call):
+        if name not in self._outcomes and not self._ask(name, place.run_id, call):
             self._touched.add(place.run_id)
             await anyio.sleep(_TOGETHER)
             raise AwaitsAnswer
-        known = self._known.get(name)
-        if isinstance(known, ModelError):
-            raise known
-        if known is None:
+        outcome = self._outcomes.get(name)
+        if isinstance(outcome, ModelError):
+            raise outcome
+        if outcome is None:
             return await call.endpoint.exchange(call.post, _LIVE_SECONDS), False
         self.cheap_calls += 1
-        return json.loads(self._answers.read(known)), True
+        return json.loads(self._answers.read(outcome)), True
 
     def _ask(self, name: str, run_id: str, call: BatchableCall) -> bool:
         """Have a request answered by a batch; whether it is to be asked alone."""
-        if name in self._sent or name in self._asked:
+        if name in self._runs_by_request or name in self._to_send:
             return False
         mark = self._marks.get(name)
-        if mark is not None and mark in self._kept and self._tries[name] == 0:
+        if mark is not None and mark in self._entries and self._tries[name] == 0:
             if mark not in self._ended:
-                self._sent[name] = run_id
+                self._runs_by_request[name] = run_id
                 if mark not in self._followed:
                     self._followed.add(mark)
                     self._tasks.start_soon(self._find_and_follow, mark, call)
@@ -243,7 +243,7 @@ class BatchCollector:
             return True
         alike = call.provider, call.model, call.post.url, tuple(call.post.headers)
         group = self._groups.setdefault(alike, call)
-        self._asked[name] = _Asked(run_id, group, self._requests.add(call.post.body))
+        self._to_send[name] = _BatchRequest(run_id, group, self._requests.add(call.post.body))
         self._news.set()
         return False
 
@@ -251,10 +251,10 @@ class BatchCollector:
 
     def find_reservation(self, place: CallPlace, /) -> Reservation | None:
         self._unclaimed.get(place.run_id, set()).discard(place.name)
-        return self._held[place.run_id].pop(place.name, None)
+        return self._reservations[place.run_id].pop(place.name, None)
 
     def hold(self, place: CallPlace, reservation: Reservation, /) -> None:
-        self._held[place.run_id][place.name] = reservation
+        self._reservations[place.run_id][place.name] = reservation
 
     def may_reserve(self, place: CallPlace, /) -> bool:
         return not self._unclaimed.get(place.run_id)
@@ -268,24 +268,24 @@ class BatchCollector:
 
     def begin(self, run_id: str, /) -> None:
         self._at_work.add(run_id)
-        self._unclaimed[run_id] = set(self._held[run_id])
-        for kept in (self._touched, self._woken, self._short):
-            kept.discard(run_id)
+        self._unclaimed[run_id] = set(self._reservations[run_id])
+        for run_ids in (self._touched, self._woken, self._short):
+            run_ids.discard(run_id)
 
     def leave(self, run_id: str, wake: Callable[[], None] | None, /) -> bool:
         self._at_work.discard(run_id)
         waits = wake is not None and run_id in self._touched
-        held = self._held[run_id]
-        for name in self._unclaimed.pop(run_id, set()) if waits else list(held):
-            if name in held:  # It was paid, and not collected.
-                held.pop(name).settle_in_full()
-        if not held:
-            del self._held[run_id]
+        reservations = self._reservations[run_id]
+        for name in self._unclaimed.pop(run_id, set()) if waits else list(reservations):
+            if name in reservations:  # It was paid, and not collected.
+                reservations.pop(name).settle_in_full()
+        if not reservations:
+            del self._reservations[run_id]
         if wake is not None and waits:
             self._wakes[run_id] = wake
             if run_id in self._woken:
                 self._wake(run_id)
-        if not (self._at_work or self._asked or self._sent):
+        if not (self._at_work or self._to_send or self._runs_by_request):
             self._wake_short()
         return waits
 
@@ -308,31 +308,31 @@ class BatchCollector:
         while True:
             await self._news.wait()
             await self._wait_until_quiet()
-            asked, self._asked, self._news = self._asked, {}, anyio.Event()
-            self._sent.update((name, each.run_id) for name, each in asked.items())
-            for group in _group_requests(asked):
+            requests, self._to_send, self._news = self._to_send, {}, anyio.Event()
+            self._runs_by_request.update((name, each.run_id) for name, each in requests.items())
+            for group in _group_requests(requests):
                 if self._is_live:  # The deadline has come while another batch was sent.
                     self._end(group, None)
                 else:
-                    await self._send(group, asked[group[0]].group, asked)
-            if not self._asked:
+                    await self._send(group, requests[group[0]].group, requests)
+            if not self._to_send:
                 self._requests.clear()
 
     async def _wait_until_quiet(self) -> None:
         count, patience = -1, _LINGERS
-        while count != len(self._asked) or (self._at_work and patience):
-            patience -= count == len(self._asked)
-            count = len(self._asked)
+        while count != len(self._to_send) or (self._at_work and patience):
+            patience -= count == len(self._to_send)
+            count = len(self._to_send)
             await anyio.sleep(self._pace.linger)
 
-    async def _send(self, names: Sequence[str], call: BatchableCall, asked: Mapping[str, _Asked]) -> None:
+    async def _send(self, names: Sequence[str], call: BatchableCall, requests: Mapping[str, _BatchRequest]) -> None:
         tries = max(self._tries[name] for name in names)
         mark = hashlib.sha256(f"{self._scope} {tries} {' '.join(sorted(names))}".encode()).hexdigest()[:32]
         vendor = batches_of(call)
         self._keep(mark, {"ids": names, "batch": None, "at": time(), "vendor": call.provider})
         self._followed.add(mark)
         try:
-            batch = await vendor.submit({name: self._requests.read(asked[name].body) for name in names}, mark)
+            batch = await vendor.submit({name: self._requests.read(requests[name].body) for name in names}, mark)
         except TransientModelError:
             # It may have arrived: looked for, and sent again only where it is not there.
             self._tasks.start_soon(self._find_and_follow, mark, call, self._pace.first_look)
@@ -342,17 +342,17 @@ class BatchCollector:
             self._end(names, error)
             return
         self.batches += 1
-        self._keep(mark, {**self._kept[mark], "batch": batch})
+        self._keep(mark, {**self._entries[mark], "batch": batch})
         self._tell(f"sent {len(names):,} requests to {call.provider} as batch {batch}")
         self._tasks.start_soon(self._follow, mark, vendor)
 
     async def _find_and_follow(self, mark: str, call: BatchableCall, pause: float = 0.0) -> None:
-        kept, vendor = self._kept[mark], batches_of(call)
-        while kept["batch"] is None:
+        entry, vendor = self._entries[mark], batches_of(call)
+        while entry["batch"] is None:
             await self._rest(pause)
             pause = min(max(1.5 * pause, self._pace.first_look), self._pace.longest_pause)
             try:
-                found = await vendor.find(mark, kept["ids"], kept["at"])
+                batch_id = await vendor.find(mark, entry["ids"], entry["at"])
             except TransientModelError:
                 if self._is_live:
                     self._give_up(mark, None)
@@ -361,12 +361,12 @@ class BatchCollector:
             except ModelError as error:
                 self._give_up(mark, error)
                 return
-            if found is None:  # It was never sent: a call that asks again is sent with others.
+            if batch_id is None:  # It was never sent: a call that asks again is sent with others.
                 self._forget(mark)
-                self._ask_again(kept["ids"])
+                self._ask_again(entry["ids"])
                 return
-            kept = dict(kept, batch=found)
-            self._keep(mark, kept)
+            entry = dict(entry, batch=batch_id)
+            self._keep(mark, entry)
         await self._follow(mark, vendor)
 
     async def _rest(self, seconds: float) -> None:
@@ -375,8 +375,8 @@ class BatchCollector:
 
     async def _follow(self, mark: str, vendor: VendorBatches) -> None:
         """Look at a batch until it has ended, and hand its answers out."""
-        kept, pause, is_cancelled = self._kept[mark], self._pace.first_look, False
-        batch = kept["batch"]
+        entry, pause, is_cancelled = self._entries[mark], self._pace.first_look, False
+        batch = entry["batch"]
         while True:
             if self._is_live and not is_cancelled:
                 is_cancelled = await self._cancel(vendor, batch)
@@ -398,58 +398,58 @@ class BatchCollector:
                 return
             if look.state == "failed":
                 self._forget(mark)
-                self._end(kept["ids"], PermanentModelError(f"batch {batch} was refused: {look.error}"))
+                self._end(entry["ids"], PermanentModelError(f"batch {batch} was refused: {look.error}"))
                 return
             self._ended.add(mark)
-            self._hand_out(kept["ids"])
+            self._hand_out(entry["ids"])
             return
 
     def _take(self, name: str, answer: BatchAnswer) -> None:
         """Keep an answer of a batch; one that was not done is none."""
         if answer.body is not None:
-            self._known[name] = self._answers.add(json.dumps(answer.body).encode())
+            self._outcomes[name] = self._answers.add(json.dumps(answer.body).encode())
         elif answer.error is not None:
-            self._known[name] = answer.error
+            self._outcomes[name] = answer.error
 
     def _hand_out(self, names: Sequence[str]) -> None:
         """Have the runs of a batch that has ended go on."""
         for name in names:
-            if name in self._sent and name not in self._known:  # It was not done.
+            if name in self._runs_by_request and name not in self._outcomes:  # It was not done.
                 self._tries[name] += 1
                 if self._is_live or self._tries[name] >= _TRIES:
-                    self._known[name] = None
+                    self._outcomes[name] = None
         self._ask_again(names)
 
-    def _end(self, names: Sequence[str], known: _Known) -> None:
-        self._known.update(dict.fromkeys((name for name in names if name in self._sent), known))
+    def _end(self, names: Sequence[str], outcome: _Outcome) -> None:
+        self._outcomes.update(dict.fromkeys((name for name in names if name in self._runs_by_request), outcome))
         self._ask_again(names)
 
     def _ask_again(self, names: Sequence[str]) -> None:
         """Have the runs that wait for these requests come to them again."""
         for name in names:
-            if (run_id := self._sent.pop(name, None)) is not None:
+            if (run_id := self._runs_by_request.pop(name, None)) is not None:
                 self._wake(run_id)
         self._wake_short()
 
-    def _give_up(self, mark: str, known: ModelError | None) -> None:
+    def _give_up(self, mark: str, error: ModelError | None) -> None:
         """End the wait for a batch: its calls fail, or are asked alone. A later call looks at it anew."""
         self._followed.discard(mark)
-        kept = self._kept[mark]
-        if known is not None:
-            self._keep(mark, {**kept, "missing": known.status in _GONE})
-        self._end(kept["ids"], known)
+        entry = self._entries[mark]
+        if error is not None:
+            self._keep(mark, {**entry, "missing": error.status in _GONE})
+        self._end(entry["ids"], error)
 
     def _miss(self, mark: str, error: ModelError) -> None:
         """The vendor does not find a batch. Nothing is paid twice unless that was said, and the calls came again."""
-        kept = self._kept[mark]
-        batch = f"batch {kept['batch']} with {len(kept['ids']):,} requests"
+        entry = self._entries[mark]
+        batch = f"batch {entry['batch']} with {len(entry['ids']):,} requests"
         if mark in self._were_missing:
-            self._tell(f"{kept['vendor']} still does not find {batch}: those that are asked again are sent anew")
+            self._tell(f"{entry['vendor']} still does not find {batch}: those that are asked again are sent anew")
             self._forget(mark)
-            self._ask_again(kept["ids"])
+            self._ask_again(entry["ids"])
             return
         message = (
-            f"{kept['vendor']} does not find {batch}: it was removed, or it belongs to another project than the key. "
+            f"{entry['vendor']} does not find {batch}: it was removed, or it belongs to another project than the key. "
             "When these calls are tried again, with the same key or another, it is looked for once more; if it is "
             f"still missing, they are sent anew, and may be paid a second time ({error})"
         )
@@ -464,9 +464,9 @@ class BatchCollector:
         self._is_live = True
         self._deadline.set()
         self._tell("the deadline has come: what no batch has answered is asked alone")
-        asked, self._asked = self._asked, {}
-        self._sent.update((name, each.run_id) for name, each in asked.items())
-        self._end(list(asked), None)
+        requests, self._to_send = self._to_send, {}
+        self._runs_by_request.update((name, each.run_id) for name, each in requests.items())
+        self._end(list(requests), None)
 
     async def _cancel(self, vendor: VendorBatches, batch: str) -> bool:
         """Have a batch end; False where the vendor may not have heard of it."""
@@ -480,17 +480,17 @@ class BatchCollector:
 
     # --- What is on record
 
-    def _keep(self, mark: str, kept: dict[str, Any]) -> None:
-        self._kept[mark] = kept
+    def _keep(self, mark: str, entry: dict[str, Any]) -> None:
+        self._entries[mark] = entry
 
         def with_batch(before: Mapping[str, Any] | None) -> Mapping[str, Any]:
-            return {**(before or {}), mark: kept}
+            return {**(before or {}), mark: entry}
 
         self._store.revise(_KIND, self._scope, with_batch)
 
     def _forget(self, mark: str) -> None:
         """A batch that is not there."""
-        self._kept.pop(mark, None)
+        self._entries.pop(mark, None)
         for marks in (self._followed, self._were_missing):
             marks.discard(mark)
 
@@ -500,11 +500,11 @@ class BatchCollector:
         self._store.revise(_KIND, self._scope, without)
 
 
-def _group_requests(asked: Mapping[str, _Asked]) -> Iterable[list[str]]:
+def _group_requests(requests: Mapping[str, _BatchRequest]) -> Iterable[list[str]]:
     """The names of the requests that go into one batch each."""
     parts: defaultdict[BatchableCall, list[list[str]]] = defaultdict(lambda: [[]])
     sizes = Counter[BatchableCall]()
-    for name, each in asked.items():
+    for name, each in requests.items():
         sizes[each.group] += each.body.size
         if len(parts[each.group][-1]) >= _MOST or sizes[each.group] > _MOST_BYTES:
             parts[each.group].append([])

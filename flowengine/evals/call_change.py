@@ -60,10 +60,10 @@ class RecordedCall:
 
     @cached_property
     def event(self) -> NodeRecorded:
-        found = self.events[self.seq] if 0 <= self.seq < len(self.events) else None
-        if not isinstance(found, NodeRecorded) or type(found.record) is not ModelCall or found.record.vectors:
+        entry = self.events[self.seq] if 0 <= self.seq < len(self.events) else None
+        if not isinstance(entry, NodeRecorded) or type(entry.record) is not ModelCall or entry.record.vectors:
             raise InputError(f"event {self.seq} of the run is no call of a model that answers with text")
-        return found
+        return entry
 
     @property
     def call(self) -> ModelCall:
@@ -123,19 +123,21 @@ def replace_answer(call: ModelCall, before: str, after: str) -> tuple[Message, .
     A judge is shown what a structured answer holds, as JSON of ours.
     """
     messages = [from_dict(each) for each in call.messages]
-    found = _replace_in(messages, before, after)
-    held = parse_text(before)
-    if found is None and not isinstance(held, str):
-        texts = text_of(held), json.dumps(held, ensure_ascii=False, separators=(",", ":"))
-        found = next((made for each in texts if (made := _replace_in(messages, each, after)) is not None), None)
-    return found
+    messages_after = _replace_in(messages, before, after)
+    value = parse_text(before)
+    if messages_after is None and not isinstance(value, str):
+        texts = text_of(value), json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        messages_after = next(
+            (changed for each in texts if (changed := _replace_in(messages, each, after)) is not None), None
+        )
+    return messages_after
 
 
 def _replace_in(messages: Sequence[Message], before: str, after: str) -> tuple[Message, ...] | None:
     for number, each in enumerate(messages):
-        found = re.search(rf"<(\w+)>\n{re.escape(before)}\n</\1>", each.content) if before.strip() else None
-        if found is not None:
-            text = f"{each.content[: found.start()]}{fence(found[1], after)}{each.content[found.end() :]}"
+        match = re.search(rf"<(\w+)>\n{re.escape(before)}\n</\1>", each.content) if before.strip() else None
+        if match is not None:
+            text = f"{each.content[: match.start()]}{fence(match[1], after)}{each.content[match.end() :]}"
             return (*messages[:number], each._replace(content=text), *messages[number + 1 :])
     return None
 
@@ -169,23 +171,23 @@ class ChangedCall:
             raise InputError(f"a model's name stands on one line, found {self.model!r:.80}")
         for name in self.options or {}:
             if name not in OPTIONS and name not in _OWN_OPTIONS:
-                known = [*_OWN_OPTIONS, *OPTIONS]
+                names = [*_OWN_OPTIONS, *OPTIONS]
                 raise InputError(
-                    f"'{name:.80}' is no option of a call{did_you_mean(name[:80], known)} ({', '.join(known)})"
+                    f"'{name:.80}' is no option of a call{did_you_mean(name[:80], names)} ({', '.join(names)})"
                 )
 
     @property
     def run_id(self) -> str:
         """Of the run that asks it: the same for the same question."""
-        said = [self._run_id, self.recorded.seq, [*self.texts], self.model, self.sample]
-        text = json.dumps([*said, sorted((self.options or {}).items())], default=str)
+        identity = [self._run_id, self.recorded.seq, [*self.texts], self.model, self.sample]
+        text = json.dumps([*identity, sorted((self.options or {}).items())], default=str)
         return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:12]
 
     def make_flow(self) -> Flow:
         """A flow of one node, which asks. What is wrong with model and options is raised here."""
         recorded, call = self.recorded, self.recorded.call
-        given = {**(self.options or {}), **({"model": self.model} if self.model else {})}
-        settings = recorded.settings.with_options(given, frozenset())
+        options = {**(self.options or {}), **({"model": self.model} if self.model else {})}
+        settings = recorded.settings.with_options(options, frozenset())
         if self.model:  # Not the one that the whole run was started with.
             settings = replace(settings, surroundings=replace(settings.surroundings, stand_in=None))
         model, _ = open_model(settings)
@@ -195,21 +197,21 @@ class ChangedCall:
         async def ask(context: Context) -> Mapping[str, Any]:
             gateway = gateway_of(context)
             reply = await gateway.complete(model, request, purpose=call.purpose)
-            found: dict[str, Any] = {"answer": reply.content}
+            output: dict[str, Any] = {"answer": reply.content}
             judge = recorded.open_judge()
             messages = None if judge is None else replace_answer(judge[1], call.content, reply.content)
             if messages is not None:  # Where the judge saw the question, it sees the new one.
                 before = prompt_text(map(from_dict, call.messages))
                 messages = _replace_in(messages, before, prompt_text(request.messages)) or messages
             if judge is None or messages is None:
-                return found
+                return output
             shape = {name: value for name, value in judge[1].request.items() if name not in ("model", "tools", "extra")}
-            asked = Request(judge[0].name, messages, **cast("Any", shape))
+            judge_request = Request(judge[0].name, messages, **cast("Any", shape))
             try:
-                told = await gateway.complete(judge[0], asked, purpose="evaluation")
+                judgement = await gateway.complete(judge[0], judge_request, purpose="evaluation")
             except FlowEngineError as error:  # The answer counts all the same.
-                return {**found, "no_score": str(error)}
-            return {**found, "score": _score_in(told.content)}
+                return {**output, "no_score": str(error)}
+            return {**output, "score": _score_in(judgement.content)}
 
         return Flow("playground", {"call": FunctionNode(ask)}, limits=recorded.plan.limits)
 
@@ -219,12 +221,12 @@ class ChangedCall:
             for each, text in zip(self.recorded.call.messages, self.texts, strict=True)
         )
         request = Caller(cast("Any", None), model, settings, cast("Any", None)).request(messages)
-        said = self.recorded.call.request
+        original = self.recorded.call.request
         return replace(
             request,
-            tools=tuple(said.get("tools", ())),
-            response_schema=said.get("response_schema"),
-            response_name=str(said.get("response_name", "answer")),
+            tools=tuple(original.get("tools", ())),
+            response_schema=original.get("response_schema"),
+            response_name=str(original.get("response_name", "answer")),
         )
 
     # --- What of it a fork keeps
@@ -332,15 +334,15 @@ def _as_template(text: str) -> str:
     {{ '{{' }} x }}{{ '\\r' }}
     y{{ '\\n' }}
     """
-    return re.sub(r"\{[{%#]|\r|\n\Z", lambda found: f"{{{{ {found[0]!r} }}}}", text)
+    return re.sub(r"\{[{%#]|\r|\n\Z", lambda match: f"{{{{ {match[0]!r} }}}}", text)
 
 
 def read_answer(events: Sequence[Event]) -> tuple[ModelCall | None, float | None, str]:
     """The call that was asked, its score, and what went wrong, of a run of `ChangedCall.make_flow`."""
     calls = [each.record for each in events if isinstance(each, NodeRecorded) and type(each.record) is ModelCall]
-    answered = next((each for each in calls if each.error is None), None)
+    call = next((each for each in calls if each.error is None), None)
     last = events[-1] if events else None
     error = last.error.message if isinstance(last, RunFinished) and last.error is not None else ""
-    given = next((each.result.output for each in events if isinstance(each, NodeFinished)), None)
-    output: Mapping[str, Any] = cast("Mapping[str, Any]", given) if isinstance(given, Mapping) else EMPTY
-    return answered, output.get("score"), error or str(output.get("no_score", ""))
+    result = next((each.result.output for each in events if isinstance(each, NodeFinished)), None)
+    output: Mapping[str, Any] = cast("Mapping[str, Any]", result) if isinstance(result, Mapping) else EMPTY
+    return call, output.get("score"), error or str(output.get("no_score", ""))

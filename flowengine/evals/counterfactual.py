@@ -86,10 +86,10 @@ class WhatIfReport(NamedTuple):
 
     def totals(self) -> Mapping[str, Any]:
         """Counts, dollars and seconds."""
-        told = self.told
+        rows = self.told
         moved = Counter(
             (each.node, "passes now" if each.passed_after else "fails now")
-            for row in told
+            for row in rows
             for each in row.verdicts
             if each.passed_before is not None and each.passed_after not in (None, each.passed_before)
         )
@@ -97,18 +97,18 @@ class WhatIfReport(NamedTuple):
             "runs": len(self.rows),
             "left": self.left,
             "paused": sum(each.status == "paused" for each in self.rows),
-            "ended": len(told),
+            "ended": len(rows),
             "ended_at_an_effect": sum(each.ended_at is not None for each in self.rows),
             "answers_differ": sum(bool(each.answer_differs) for each in self.rows),
-            "outputs_differ": sum(bool(each.outputs_differ) for each in told),
+            "outputs_differ": sum(bool(each.outputs_differ) for each in rows),
             "verdicts": {f"{node} {what}": count for (node, what), count in sorted(moved.items())},
-            "cost_usd_before": sum(each.before.cost_usd for each in told),
-            "cost_usd_after": sum(each.after.cost_usd for each in told),
-            "model_seconds_before": sum(each.before.seconds for each in told),
-            "model_seconds_after": sum(each.after.seconds for each in told),
+            "cost_usd_before": sum(each.before.cost_usd for each in rows),
+            "cost_usd_after": sum(each.after.cost_usd for each in rows),
+            "model_seconds_before": sum(each.before.seconds for each in rows),
+            "model_seconds_after": sum(each.after.seconds for each in rows),
             "paid_usd": sum(each.paid_usd for each in self.rows),
-            "unpriced_calls_before": sum(each.before.unpriced for each in told),
-            "unpriced_calls_after": sum(each.after.unpriced for each in told),
+            "unpriced_calls_before": sum(each.before.unpriced for each in rows),
+            "unpriced_calls_after": sum(each.after.unpriced for each in rows),
             "paid_unpriced_calls": sum(each.paid_unpriced_calls for each in self.rows),
         }
 
@@ -123,8 +123,8 @@ def change_node(text: str, path: str, node: str, change: Mapping[str, Any]) -> s
     for name in file_path(node).split("."):
         nodes = at.get("nodes") if is_map(at) else None
         if not is_map(nodes) or name not in nodes:
-            known = list(nodes) if is_map(nodes) else []
-            raise InputError(f"the flow has no node '{node}'{did_you_mean(name, known)}")
+            names = list(nodes) if is_map(nodes) else []
+            raise InputError(f"the flow has no node '{node}'{did_you_mean(name, names)}")
         if nodes[name] is None:
             nodes[name] = {}
         at = nodes[name]
@@ -180,10 +180,10 @@ class WhatIf:
     async def run(self) -> WhatIfReport:
         """Fork the runs and compare."""
         plan = self._plan_of(self._start_of(self.chosen[0]))
-        asked = [self.node, dict(self.change), self.runs, self.chosen]
-        set_id = hashlib.sha256(dumps(asked).encode()).hexdigest()[:8]  # Asked again, it goes on.
-        known = {each.run_id: each for each in self.store.list() if each.labels.get("set") == set_id}
-        rows = RowSet(set_id, "whatif", known)
+        question = [self.node, dict(self.change), self.runs, self.chosen]
+        set_id = hashlib.sha256(dumps(question).encode()).hexdigest()[:8]  # Asked again, it goes on.
+        earlier = {each.run_id: each for each in self.store.list() if each.labels.get("set") == set_id}
+        rows = RowSet(set_id, "whatif", earlier)
         runs = RowRuns(
             plan=plan,
             store=self.store,
@@ -199,8 +199,8 @@ class WhatIf:
         )
         collector = open_collector(self.store, set_id, self.batch, self.tell)
         async with collector, aclosing(runs.results(self._rows())) as results:
-            found = [self._compare(each) async for each in results]
-        return WhatIfReport(self.node, self.change, found, len(self.chosen) - len(found))
+            rows_after = [self._compare(each) async for each in results]
+        return WhatIfReport(self.node, self.change, rows_after, len(self.chosen) - len(rows_after))
 
     def _rows(self) -> Iterator[DataRow]:
         for number, run_id in enumerate(self.chosen, 1):
@@ -261,5 +261,5 @@ _NO_VERDICT: Final = (None, None)
 
 def _verdict(finished: NodeFinished | None) -> tuple[float | None, bool | None]:
     """The score, and whether it passes."""
-    found = None if finished is None else finished.result.evaluation
-    return (found.score, found.passed) if isinstance(found, EvaluationResult) else _NO_VERDICT
+    evaluation = None if finished is None else finished.result.evaluation
+    return (evaluation.score, evaluation.passed) if isinstance(evaluation, EvaluationResult) else _NO_VERDICT

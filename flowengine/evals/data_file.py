@@ -84,9 +84,9 @@ def _read_json_lines(path: Path, file: IO[bytes]) -> Iterator[RawRow]:
         except json.JSONDecodeError as error:
             raise _make_error(path, f"expected one JSON object on the line: {error.msg}", line, error.colno) from None
         except (ValueError, RecursionError) as error:
-            said = "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)
-            said = _TOO_DEEP if isinstance(error, RecursionError) else said
-            raise _make_error(path, f"expected one JSON object on the line: {said}", line) from None
+            reason = "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)
+            reason = _TOO_DEEP if isinstance(error, RecursionError) else reason
+            raise _make_error(path, f"expected one JSON object on the line: {reason}", line) from None
         if not isinstance(value, dict):
             raise _make_error(
                 path, f"expected one JSON object on the line, found {text[:40].decode('utf-8', 'replace')}", line
@@ -140,15 +140,19 @@ def _read_table(path: Path, file: IO[bytes], delimiter: str) -> Iterator[RawRow]
                 raise _make_error(path, f"expected {len(head)} cells as in the head, found {len(cells)}", line)
             yield RawRow(number, line, dict(zip(head, cells, strict=True)), True)
     except csv.Error as error:
-        said = next((ours for theirs, ours in _TABLE_ERRORS.items() if str(error).startswith(theirs)), str(error))
-        raise _make_error(path, f"expected comma-separated values: {said}", began) from None
+        reason = next((ours for theirs, ours in _TABLE_ERRORS.items() if str(error).startswith(theirs)), str(error))
+        raise _make_error(path, f"expected comma-separated values: {reason}", began) from None
 
 
 def _check_head(path: Path, line: int, head: Sequence[str], delimiter: str) -> None:
     other = next((each for each in ",;\t" if len(head) == 1 and each != delimiter and each in head[0]), None)
     if other is not None:
-        said = "cells with tabs between them" if delimiter == "\t" else "comma-separated values (.tsv: with tabs)"
-        raise _make_error(path, f"expected {said}, found one column {head[0]!r:.80}: is {other!r} between them?", line)
+        expectation = (
+            "cells with tabs between them" if delimiter == "\t" else "comma-separated values (.tsv: with tabs)"
+        )
+        raise _make_error(
+            path, f"expected {expectation}, found one column {head[0]!r:.80}: is {other!r} between them?", line
+        )
     for place, name in enumerate(head, 1):
         if not name:
             raise _make_error(path, f"column {place} has no name in the head", line)
@@ -212,17 +216,17 @@ class DataFile(NamedTuple):
         return DataRow(raw.number, inputs, None, raw.values)
 
     def _inputs(self, raw: RawRow) -> Mapping[str, Any]:
-        found: dict[str, Any] = {}
+        inputs: dict[str, Any] = {}
         for column, value in raw.values.items():
             name = self.mapping.get(column, column)
             if name in self.always or not self._takes(column, name):
                 continue
             field = None if self.fields is None else self.fields[name]
             if not raw.is_text:
-                found[name] = value
+                inputs[name] = value
             elif value or field is None or _takes_empty_text(field):
-                found[name] = parse_text(name, value, field)
-        return {**found, **self.always}
+                inputs[name] = parse_text(name, value, field)
+        return {**inputs, **self.always}
 
     def _takes(self, column: str, name: str) -> bool:
         """Tells whether the input gets the column; one that another column is mapped to does not get its namesake."""
@@ -255,17 +259,17 @@ def parse_mapping(pairs: Iterable[str]) -> Mapping[str, str]:
     >>> parse_mapping(["text=message"])
     {'text': 'message'}
     """
-    found: dict[str, str] = {}
+    mapping: dict[str, str] = {}
     for pair in pairs:
         column, equals, name = (part.strip() for part in pair.partition("="))
         if not equals or not column or not name:
             raise InputError(f"--map {pair!r:.80}: write it as COLUMN=INPUT")
-        if column in found:
+        if column in mapping:
             raise InputError(f"--map: column '{column}' is mapped twice")
-        if name in found.values():
+        if name in mapping.values():
             raise InputError(f"--map: two columns are mapped to input '{name}'")
-        found[column] = name
-    return found
+        mapping[column] = name
+    return mapping
 
 
 def open_data(
@@ -296,9 +300,9 @@ def _find_problems(data: DataFile) -> Iterator[str]:
             yield f"--map {column}={name}: {data.path} has no column '{column}'{did_you_mean(column, data.columns)}"
         if data.fields is not None and name not in data.fields:
             yield f"--map {column}={name}: the flow has no input '{name}'{did_you_mean(name, data.fields)}"
-    given = {data.mapping.get(each, each) for each in data.columns} | set(data.always)
+    names = {data.mapping.get(each, each) for each in data.columns} | set(data.always)
     for name, field in (data.fields or {}).items():
-        if field.default is REQUIRED and name not in given:
+        if field.default is REQUIRED and name not in names:
             near = did_you_mean(name, data.columns)
             has = ", ".join(data.columns[:12])
             yield f"{data.path} has no column for input '{name}' (it has: {has}){near}: --map COLUMN={name}"

@@ -74,8 +74,8 @@ class BlameReport(NamedTuple):
     def blamed(self) -> Sequence[str]:
         """Parts that by themselves bring the score back for certain, the one that brings most first; of those that
         depend on each other all."""
-        found = [each for each in self.probes if (each.is_joint or len(each.parts) == 1) and _helps(self, each)]
-        ranked = sorted(found, key=lambda each: -abs(each.gain.mean if each.gain else 0.0))
+        helpful = [each for each in self.probes if (each.is_joint or len(each.parts) == 1) and _helps(self, each)]
+        ranked = sorted(helpful, key=lambda each: -abs(each.gain.mean if each.gain else 0.0))
         return list(dict.fromkeys(part for each in ranked for part in each.parts))
 
 
@@ -86,24 +86,24 @@ def _helps(report: BlameReport, probe: Probe) -> bool:
 
 def changed_parts(good: Mapping[str, Any], bad: Mapping[str, Any]) -> list[tuple[str, ...]]:
     """The parts that differ between two flow files, as data."""
-    found: list[tuple[str, ...]] = []
+    parts: list[tuple[str, ...]] = []
     for key in dict.fromkeys([*bad, *good]):
         one, two = good.get(key), bad.get(key)
         if one == two or key in ("name", "description"):
             continue
         if key in _BY_NAME and is_map(one or {}) and is_map(two or {}):
             old, new = dict(one or {}), dict(two or {})
-            found += [(key, name) for name in dict.fromkeys([*new, *old]) if old.get(name, ...) != new.get(name, ...)]
+            parts += [(key, name) for name in dict.fromkeys([*new, *old]) if old.get(name, ...) != new.get(name, ...)]
         else:
-            found.append((key,))
-    return found
+            parts.append((key,))
+    return parts
 
 
 def with_parts(bad: Mapping[str, Any], good: Mapping[str, Any], parts: Sequence[tuple[str, ...]]) -> dict[str, Any]:
     """The bad version with some parts as the good one has them."""
-    made: dict[str, Any] = deepcopy(dict(bad))
+    mixed: dict[str, Any] = deepcopy(dict(bad))
     for part in parts:
-        here: dict[str, Any] = made
+        here: dict[str, Any] = mixed
         there: Mapping[str, Any] = good
         for key in part[:-1]:
             here, there = here.setdefault(key, {}), cast("Mapping[str, Any]", there.get(key) or EMPTY)
@@ -111,7 +111,7 @@ def with_parts(bad: Mapping[str, Any], good: Mapping[str, Any], parts: Sequence[
             here[part[-1]] = deepcopy(there[part[-1]])
         else:
             here.pop(part[-1], None)
-    return made
+    return mixed
 
 
 @dataclass(kw_only=True)
@@ -211,12 +211,12 @@ class Blame:
             try:
                 flow = Flow.from_text(text, place, environ=self.environ)
             except FlowError as error:
-                said = error.diagnostics[0].message if error.diagnostics else str(error)
-                return Probe(names, None, None, f"{_NO_FLOW}: {said}")
-            made = await self._score(flow, f"blame: {', '.join(names)}"[:200])
-        if not made.finished:
+                message = error.diagnostics[0].message if error.diagnostics else str(error)
+                return Probe(names, None, None, f"{_NO_FLOW}: {message}")
+            scored_set = await self._score(flow, f"blame: {', '.join(names)}"[:200])
+        if not scored_set.finished:
             return Probe(names, None, None, "the limit was reached")
-        scores = scores_by_row(made.rows, self.chosen)
+        scores = scores_by_row(scored_set.rows, self.chosen)
         return Probe(names, _mean(scores), self._difference(scores))
 
     async def _score(self, flow: Flow, version: str) -> EvalSet:
@@ -231,10 +231,10 @@ class Blame:
             reuse_sets=self._sets[:2],
             heard=self.heard,
         )
-        made = await go.run()
-        self._rows += made.rows
-        self._sets.append(made.id)
-        return made
+        scored_set = await go.run()
+        self._rows += scored_set.rows
+        self._sets.append(scored_set.id)
+        return scored_set
 
     def _difference(self, scores: Mapping[str, float]) -> Difference:
         keys = [each for each in scores if each in self._bad_scores]

@@ -55,8 +55,8 @@ class _Listening:
     def __init__(self) -> None:
         self.read: set[Path] = set()
 
-    def unreadable(self, path: Path, shown: Path) -> ProjectProblem | None:
-        return DISK.unreadable(path, shown)
+    def unreadable(self, path: Path, name: Path) -> ProjectProblem | None:
+        return DISK.unreadable(path, name)
 
     def text(self, path: Path) -> str | Diagnostic:
         self.read.add(path)
@@ -67,23 +67,23 @@ def _files_of(flow: Flow, path: Path) -> Mapping[str, Path]:
     """Name in the project → file, of all that a flow is made of beside its own."""
     project, listening = find_project(path), _Listening()
     load_flow(path, project=project, files=listening)
-    found = {*listening.read, *([] if project.file is None else [project.file])}
+    files = {*listening.read, *([] if project.file is None else [project.file])}
     for node in flow.plan.all_nodes.values():
         for function in node.code:
-            found.update(imported_files(getattr(function, "__module__", None) or ""))
-    named = {below(project.root, each): each for each in found if each.resolve() != path.resolve()}
-    return {name: each for name, each in sorted(named.items()) if not name.startswith("..")}
+            files.update(imported_files(getattr(function, "__module__", None) or ""))
+    by_name = {below(project.root, each): each for each in files if each.resolve() != path.resolve()}
+    return {name: each for name, each in sorted(by_name.items()) if not name.startswith("..")}
 
 
 def edits_between(good: Flow, good_path: Path, bad: Flow, bad_path: Path) -> list[FileEdit]:
-    """What differs; what only one of both has, too."""
+    """Lists the differences, also names that only one of both has."""
     then, now = _files_of(good, good_path), _files_of(bad, bad_path)
-    found: list[FileEdit] = []
+    edits: list[FileEdit] = []
     for name in sorted({*then, *now}):
         old, new = (_text_in(find_project(path).root / name) for path in (good_path, bad_path))
         if old != new:
-            found += [FileEdit(name, each) for each in _edited_names(name, old, new)]
-    return found
+            edits += [FileEdit(name, each) for each in _edited_names(name, old, new)]
+    return edits
 
 
 def _text_in(file: Path) -> str | None:
@@ -163,15 +163,15 @@ def _with_names(old: str, new: str, names: Sequence[str]) -> str:
 @contextmanager
 def version_with(edits: Iterable[FileEdit], good: Path, bad: Path) -> Generator[Path]:
     """Where the flow's file of the bad version is, in a folder in which these parts are those of the good one."""
-    taken = list(edits)
-    if not taken:
+    edit_list = list(edits)
+    if not edit_list:
         yield bad
         return
     then, now = find_project(good).root, find_project(bad).root
     with tempfile.TemporaryDirectory(prefix="flowengine-probe-") as folder:
         there = Path(folder) / "project"
         shutil.copytree(now, there, ignore=_SKIPPED, symlinks=True, copy_function=_link)
-        for name, text in _texts_with(taken, then, now):
+        for name, text in _texts_with(edit_list, then, now):
             place = there / name
             place.unlink(missing_ok=True)
             if text is not None:

@@ -38,18 +38,18 @@ class Unfaked(NamedTuple):
 
 def list_unfaked(flow: Flow, fakes: FakesSpec) -> list[Unfaked]:
     """Lists a flow's external effects that have no fake, by node."""
-    found: dict[Unfaked, None] = {}
+    effects: dict[Unfaked, None] = {}
     for name, node in flow.plan.all_nodes.items():
-        found.update(dict.fromkeys(_effects_of(name, node, fakes)))
-    return list(found)
+        effects.update(dict.fromkeys(_effects_of(name, node, fakes)))
+    return list(effects)
 
 
 def explain_unfaked(unfaked: Sequence[Unfaked]) -> str:
     """Explains why an eval refuses to start, and what helps."""
-    named, more = ", ".join(each.what for each in unfaked[:8]), len(unfaked) - 8
+    names, more = ", ".join(each.what for each in unfaked[:8]), len(unfaked) - 8
     fakes = "; ".join(dict.fromkeys(each.fake for each in unfaked[:8]))
     return (
-        f"rows would have effects outside: {named}{f' and {more} more' if more > 0 else ''}. Fake them: "
+        f"rows would have effects outside: {names}{f' and {more} more' if more > 0 else ''}. Fake them: "
         f"`fakes: {{{fakes}}}`, or name what is to be had under `fakes: {{real: […]}}`"
     )
 
@@ -81,8 +81,8 @@ def _effects_of(name: str, node: FlowNode, fakes: FakesSpec) -> Iterator[Unfaked
 
 def has_queues(fakes: FakesSpec) -> bool:
     """Tells whether a fake has one value for each call after the other, and so is used up by a run."""
-    given = [value for kind in _KINDS for value in getattr(fakes, kind).values()]
-    return any(isinstance(each, Fake) and each.kind == "each" for each in given)
+    values = [value for kind in _KINDS for value in getattr(fakes, kind).values()]
+    return any(isinstance(each, Fake) and each.kind == "each" for each in values)
 
 
 def with_fakes(flow: Flow, fakes: FakesSpec, *, refuses: bool) -> Flow:
@@ -94,7 +94,7 @@ def with_fakes(flow: Flow, fakes: FakesSpec, *, refuses: bool) -> Flow:
     functions, tools, servers = set(function_names(flow)), set(tool_names(flow)), server_names(flow)
     begins = tuple(f"{each}_" for each in servers)
     known_tools = {name: each for name, each in fakes.tools.items() if name in tools or name.startswith(begins)}
-    known = {
+    by_kind = {
         "functions": {name: each for name, each in fakes.functions.items() if name in functions},
         "tools": known_tools if begins or tools else {},
         "http": {name: each for name, each in fakes.http.items() if name in request_names(flow)},
@@ -103,22 +103,24 @@ def with_fakes(flow: Flow, fakes: FakesSpec, *, refuses: bool) -> Flow:
     real = [each for each in fakes.real if each in names]
     if not refuses:  # Servers without a fake are started.
         real += [each for each in servers if not any(name.startswith(f"{each}_") for name in known_tools)]
-    made = Fakes(known["functions"], known["tools"], real, known["http"], refused=("external",) if refuses else ())
+    flow_fakes = Fakes(
+        by_kind["functions"], by_kind["tools"], real, by_kind["http"], refused=("external",) if refuses else ()
+    )
 
     def define(name: str, node: FlowNode) -> FlowNode:
-        said = _fakes_of(name, node, known)
-        return node.defined_with(f"faked: {said!r}") if said else node
+        node_fakes = _fakes_of(name, node, by_kind)
+        return node.defined_with(f"faked: {node_fakes!r}") if node_fakes else node
 
-    return made.around(replace_nodes(flow, define))
+    return flow_fakes.around(replace_nodes(flow, define))
 
 
-def _fakes_of(name: str, node: FlowNode, known: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
+def _fakes_of(name: str, node: FlowNode, by_kind: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
     """Returns the fakes for a node."""
     if isinstance(node, AgentNode):
-        return known["tools"]
+        return by_kind["tools"]
     if isinstance(node, ToolNode):
-        return {each: value for each, value in known["tools"].items() if each == node.tool.name}
+        return {each: value for each, value in by_kind["tools"].items() if each == node.tool.name}
     if isinstance(node, HttpNode):
-        return {each: value for each, value in known["http"].items() if each == name}
+        return {each: value for each, value in by_kind["http"].items() if each == name}
     called = getattr(getattr(node, "function", None), "__name__", name)
-    return {each: value for each, value in known["functions"].items() if each in (name, called)}
+    return {each: value for each, value in by_kind["functions"].items() if each in (name, called)}

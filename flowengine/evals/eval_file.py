@@ -54,7 +54,7 @@ __all__ = [
 
 SUFFIX: Final = ".floweval.yaml"
 NAMES: Final = ("row", "inputs", "outputs", "run", "against")
-"""What templates of scorers know."""
+"""Names that templates of scorers may use."""
 
 
 class EvalFileError(FlowError):
@@ -177,7 +177,7 @@ class EvalSpec(Keys):
     concurrency: Annotated[int, Field(ge=1, le=10_000)] = 20
     """Maximum number of rows running at once."""
     limits: SpendingLimits = SpendingLimits()
-    """What the eval may spend."""
+    """Limits on what the eval spends."""
     fakes: FakesSpec = FakesSpec()
     """What stands in the place of functions, tools and requests, in the words of flow tests. All that has an external
     effect is faked, or named as `real`; what has none runs."""
@@ -266,11 +266,11 @@ def _find_problems(spec: EvalSpec, flow: Flow) -> Iterator[_Problem]:
         at: KeyPath = ("scorers", name)
         for place, text in _templates_of(scorer):
             yield from _check_template((*at, *place), text)
-        for key, named in list_named_nodes(scorer):
-            yield from find_unknown((*at, key), named, nodes, "node")
+        for key, references in list_named_nodes(scorer):
+            yield from find_unknown((*at, key), references, nodes, "node")
         if outputs is not None:
-            named = [(each, each) for each in scorer.outputs]
-            yield from find_unknown((*at, "outputs"), named, list(outputs), "output")
+            references = [(each, each) for each in scorer.outputs]
+            yield from find_unknown((*at, "outputs"), references, list(outputs), "output")
     yield from find_unknown_fakes(("fakes",), spec.fakes, flow)
     unfaked = list_unfaked(flow, spec.fakes) if spec.effects is None else ()
     if unfaked:
@@ -331,8 +331,8 @@ def _check_template(at: KeyPath, text: str) -> Iterator[_Problem]:
     for reference in references:
         name = reference.path[0]
         if name not in NAMES and not reference.may_be_own:
-            known = ", ".join(NAMES)
-            yield "FE302", at, f"nothing is called '{name}' here: there are {known}", did_you_mean(name, NAMES)
+            names = ", ".join(NAMES)
+            yield "FE302", at, f"nothing is called '{name}' here: there are {names}", did_you_mean(name, NAMES)
 
 
 def check_columns(file: EvalFile, columns: Sequence[str]) -> None:

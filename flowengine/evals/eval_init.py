@@ -45,9 +45,9 @@ def write_eval(
     existing = [each for each in (place, data) if each.exists()]
     if existing and not force:
         raise InputError(f"{existing[0]} is there already: --force writes over it, -o names another")
-    named = any(each.startswith("flow=") for each in runs.split())
-    chosen = runs if named else f"flow={flow.name} {runs}".strip()
-    recorded = list(recorded_rows(store, chosen, flow.plan))
+    has_flow = any(each.startswith("flow=") for each in runs.split())
+    query = runs if has_flow else f"flow={flow.name} {runs}".strip()
+    recorded = list(recorded_rows(store, query, flow.plan))
     expected, run = name_columns({name for row in recorded for name in row.inputs})
     outputs = list(dict.fromkeys(name for row in recorded for name in row.data["outputs"]))
     if not outputs:
@@ -70,12 +70,12 @@ def _rows(recorded: Sequence[DataRow], expected: str, run: str, *, mask: bool) -
 
         masker = Masker()
     for row in recorded:
-        made: dict[str, Any] = {**row.inputs, expected: dict(row.data["outputs"])}
+        values: dict[str, Any] = {**row.inputs, expected: dict(row.data["outputs"])}
         if masker is not None:
-            [event] = mask_events([RunFinished(0.0, "succeeded", made)], masker)
+            [event] = mask_events([RunFinished(0.0, "succeeded", values)], masker)
             hidden = event.outputs if isinstance(event, RunFinished) else EMPTY
-            made = {**(hidden or EMPTY)}
-        yield {**made, run: row.data["run"]}
+            values = {**(hidden or EMPTY)}
+        yield {**values, run: row.data["run"]}
 
 
 def _text(flow: str, data: str, expected: str, outputs: list[str]) -> str:

@@ -138,8 +138,8 @@ class EvalReport(NamedTuple):
     def explain_bound(self, scorer: str) -> str:
         """Why a scorer that is in `under` is there."""
         mean = next(each.estimate.mean for each in self.scorers if each.name == scorer)
-        said = "no row has a score" if math.isnan(mean) else f"the mean is {mean:.3f}"
-        return f"{said}, and {self.under[scorer]:g} was asked for"
+        result = "no row has a score" if math.isnan(mean) else f"the mean is {mean:.3f}"
+        return f"{result}, and {self.under[scorer]:g} was asked for"
 
     @property
     def runs(self) -> int:
@@ -160,7 +160,7 @@ def format_dollars_short(amount: float, unpriced_calls: int) -> str:
 
 
 def format_totals(totals: tuple[Totals, Totals]) -> str:
-    """What two sets of the same rows cost and take.
+    """Cost and time of two sets of the same rows.
 
     >>> format_totals((Totals(0.5, 0, 2.0), Totals(0.25, 0, 1.5)))
     'cost $0.50 → $0.25 (-50 %), a run takes 2 s → 1.5 s (-25 %)'
@@ -179,14 +179,16 @@ def _format_change(before: float, after: float) -> str:
     return f" ({after / before - 1:+.0%})".replace("%", " %") if before else ""
 
 
-def make_report(made: EvalSet, before: EvalSet | None = None, bounds: Mapping[str, float] | None = None) -> EvalReport:
+def make_report(
+    current: EvalSet, before: EvalSet | None = None, bounds: Mapping[str, float] | None = None
+) -> EvalReport:
     """The report of a set; `before`: the set to compare with; `bounds`: scorer → what its mean has to reach."""
-    scorers = [_report_scorer(made, name) for name in made.scorers]
+    scorers = [_report_scorer(current, name) for name in current.scorers]
     means = {each.name: each.estimate.mean for each in scorers}
     under = {name: bound for name, bound in (bounds or {}).items() if not means[name] >= bound}
-    rows = made.rows
+    rows = current.rows
     return EvalReport(
-        made,
+        current,
         scorers,
         dict(Counter(each.status for each in rows).most_common()),
         sum(each.calls for each in rows),
@@ -197,7 +199,7 @@ def make_report(made: EvalSet, before: EvalSet | None = None, bounds: Mapping[st
         sum(each.paid_unpriced_calls for each in rows),
         _quantiles([each.seconds for each in rows]),
         sorted(rows, key=_badness)[:WORST],
-        None if before is None else _compare(before, made),
+        None if before is None else _compare(before, current),
         under,
     )
 
@@ -208,7 +210,7 @@ def parse_bounds(pairs: Iterable[str], scorers: Sequence[str]) -> Mapping[str, f
     >>> parse_bounds(["quality=0.8"], ["quality"])
     {'quality': 0.8}
     """
-    found: dict[str, float] = {}
+    thresholds: dict[str, float] = {}
     for pair in pairs:
         name, equals, text = pair.rpartition("=")
         try:
@@ -219,8 +221,8 @@ def parse_bounds(pairs: Iterable[str], scorers: Sequence[str]) -> Mapping[str, f
             raise InputError(f"--fail-under {pair!r:.80}: write it as SCORER=0.8, a number from 0.0 to 1.0")
         if equals and name not in scorers:
             raise InputError(f"--fail-under {pair!r:.80}: there is no scorer '{name}'{did_you_mean(name, scorers)}")
-        found |= {name: bound} if equals else dict.fromkeys(scorers, bound)
-    return found
+        thresholds |= {name: bound} if equals else dict.fromkeys(scorers, bound)
+    return thresholds
 
 
 # --- Scores of rows
@@ -228,24 +230,24 @@ def parse_bounds(pairs: Iterable[str], scorers: Sequence[str]) -> Mapping[str, f
 
 def scores_by_row(rows: Iterable[EvalRow], scorer: str) -> Mapping[str, float]:
     """Row → the mean of its samples' scores."""
-    found: defaultdict[str, list[float]] = defaultdict(list)
+    values_by_row: defaultdict[str, list[float]] = defaultdict(list)
     for row in rows:
         score = row.scores.get(scorer)
         if score is not None and score.value is not None:
-            found[row.key].append(score.value)
-    return {key: math.fsum(values) / len(values) for key, values in found.items()}
+            values_by_row[row.key].append(score.value)
+    return {key: math.fsum(values) / len(values) for key, values in values_by_row.items()}
 
 
-def _report_scorer(made: EvalSet, name: str) -> ScorerReport:
-    passes_from = made.passes_from[name]
-    scores = scores_by_row(made.rows, name)
+def _report_scorer(current: EvalSet, name: str) -> ScorerReport:
+    passes_from = current.passes_from[name]
+    scores = scores_by_row(current.rows, name)
     groups: defaultdict[tuple[str, str], list[EvalRow]] = defaultdict(list)
-    for row in made.rows:
+    for row in current.rows:
         for column, value in row.slices.items():
             groups[column, value].append(row)
     slices = [_report_slice(*group, rows, name, passes_from) for group, rows in sorted(groups.items())]
-    keys = {row.key for row in made.rows}
-    judged = [score for row in made.rows if (score := row.scores.get(name)) is not None]
+    keys = {row.key for row in current.rows}
+    judged = [score for row in current.rows if (score := row.scores.get(name)) is not None]
     values = list(scores.values())
     return ScorerReport(
         name,
@@ -312,7 +314,7 @@ def _add_up(rows: Iterable[EvalRow], places: Collection[tuple[str, int]]) -> Tot
 
 def _list_moved_rows(before: EvalSet, after: EvalSet, scorer: str) -> list[Moved]:
     earlier = before.by_place()
-    found: list[Moved] = []
+    moves: list[Moved] = []
     for row in after.rows:
         other = earlier.get(row.place)
         one = None if other is None else other.scores.get(scorer)
@@ -320,5 +322,5 @@ def _list_moved_rows(before: EvalSet, after: EvalSet, scorer: str) -> list[Moved
         if other is None or one is None or two is None or one.value is None or two.value is None:
             continue
         if one.value != two.value:
-            found.append(Moved(other, row, two.value - one.value))
-    return found
+            moves.append(Moved(other, row, two.value - one.value))
+    return moves

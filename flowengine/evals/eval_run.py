@@ -62,7 +62,7 @@ def definition_of(plan: CompiledFlow) -> str:
     return digest_of(dict(fingerprints_of(plan)))[:16]
 
 
-class _Answered(NamedTuple):
+class _AnsweredRow(NamedTuple):
     """A row whose run has ended."""
 
     row: DataRow
@@ -71,7 +71,7 @@ class _Answered(NamedTuple):
     result: RowResult
     view: ScoringView
     scores: Mapping[str, Score]
-    asked: Mapping[str, Any]
+    questions: Mapping[str, Any]
     needed: Effort
     """Of the calls that its answers are made of, whenever they were paid."""
     paid: Effort
@@ -86,7 +86,7 @@ class EvalRun:
     flow: Flow | None = None
     """Another version of the flow than the file's."""
     version: str = ""
-    """What that version is called."""
+    """The version's name."""
     against: EvalSet | None = None
     """What judges of pairs compare with."""
     fresh: bool = False
@@ -169,59 +169,59 @@ class EvalRun:
 
     def _earlier_runs(self, content: str) -> Sequence[str]:
         """The runs that a row had, one for each definition of the flow. `content`: the key of its inputs."""
-        found: dict[str, str] = {}
+        run_ids: dict[str, str] = {}
         for each in self._earlier:
             run_id = f"{each.id}-{content}"
-            if each.definition not in found and run_id in self._infos:
-                found[each.definition] = run_id
-        return list(found.values())[:_MOST_EARLIER]
+            if each.definition not in run_ids and run_id in self._infos:
+                run_ids[each.definition] = run_id
+        return list(run_ids.values())[:_MOST_EARLIER]
 
     def _earlier_judgements(self, place: tuple[str, int]) -> Sequence[str]:
         """The judges' runs that a row had, one for each definition of the flow and of the judges."""
         if self._judged is None:
-            found: dict[tuple[str, int], dict[tuple[str, str], str]] = {}
+            runs_by_place: dict[tuple[str, int], dict[tuple[str, str], str]] = {}
             for each in self._earlier:
                 for row in load_set(self.store, each.id).rows if each.rows else ():
                     if row.judged in self._infos:
-                        found.setdefault(row.place, {}).setdefault((each.definition, each.judging), row.judged)
-            self._judged = {key: list(runs.values())[:_MOST_EARLIER] for key, runs in found.items()}
+                        runs_by_place.setdefault(row.place, {}).setdefault((each.definition, each.judging), row.judged)
+            self._judged = {key: list(runs.values())[:_MOST_EARLIER] for key, runs in runs_by_place.items()}
         return self._judged.get(place, ())
 
     def _begin(self) -> tuple[EvalSet, Mapping[str, RunInfo]]:
         """The set that was interrupted, or a new one."""
         plan, name = self.plan, self.file.name
         passes_from = {scorer: spec.passes_from for scorer, spec in self.scorers.specs.items()}
-        begun: SetInfo | None = next(iter(list_sets(self.store, name)), None)
+        latest: SetInfo | None = next(iter(list_sets(self.store, name)), None)
         definition = digest_of([definition_of(plan), self.file.source.text])[:16]
-        made = EvalSet(
+        new_set = EvalSet(
             os.urandom(4).hex(), name, plan.name, time(), definition_of(plan), fingerprints_of(plan), self.version,
             passes_from=passes_from, judging=self._judging_definition(), stand_in=self.stand_in_notice,
         )  # fmt: skip
-        if begun is not None and not begun.finished and not self.fresh:
-            found = load_set(self.store, begun.id)
-            if found.version == self.version and self.store.recall("eval-begun", begun.id) == definition:
-                known = {run: info for run, info in self._infos.items() if info.labels.get("set") == begun.id}
-                return replace(made, id=found.id, at=found.at), known
-        keep_set(self.store, made)
-        self.store.revise("eval-begun", made.id, lambda before: definition)
-        return made, EMPTY
+        if latest is not None and not latest.finished and not self.fresh:
+            unfinished = load_set(self.store, latest.id)
+            if unfinished.version == self.version and self.store.recall("eval-begun", latest.id) == definition:
+                infos = {run: info for run, info in self._infos.items() if info.labels.get("set") == latest.id}
+                return replace(new_set, id=unfinished.id, at=unfinished.at), infos
+        keep_set(self.store, new_set)
+        self.store.revise("eval-begun", new_set.id, lambda before: definition)
+        return new_set, EMPTY
 
     # --- Rows through the flow, and through the judges
 
     async def run(self) -> EvalSet:
         """Run all rows, score them and keep the set; one that a limit ended is kept unfinished."""
-        made, known = self._begin()
+        current, infos = self._begin()
         name = os.path.basename(self.file.name)
-        rows, is_complete = RowSet(made.id, name, known), True
-        with hold_set(self.store, made.id):  # What another process is at work on stays as it is.
+        rows, is_complete = RowSet(current.id, name, infos), True
+        with hold_set(self.store, current.id):  # What another process is at work on stays as it is.
             try:
-                async with open_collector(self.store, made.id, self.batch, self.tell) as batches:
-                    await self._collect(rows, made.rows)
+                async with open_collector(self.store, current.id, self.batch, self.tell) as batches:
+                    await self._collect(rows, current.rows)
                 is_complete = batches is None or batches.is_complete  # What may be paid is left to be had.
             finally:
-                made.finished = is_complete and len(made.rows) == self.total and not self.ledger.has_refused
-                keep_set(self.store, made)
-        return made
+                current.finished = is_complete and len(current.rows) == self.total and not self.ledger.has_refused
+                keep_set(self.store, current)
+        return current
 
     def _row_runs(self, plan: CompiledFlow, rows: RowSet, part: str) -> RowRuns:
         anew = part == "flow" and has_queues(self.file.spec.fakes)  # Each run uses its fakes up.
@@ -238,12 +238,12 @@ class EvalRun:
             tell=self.tell,
         )
 
-    async def _collect(self, rows: RowSet, found: list[EvalRow]) -> None:
+    async def _collect(self, rows: RowSet, results: list[EvalRow]) -> None:
         """Put the rows with all their scores into a list, in their order."""
-        judging, put = self.scorers.judging, found.append
+        judging, put = self.scorers.judging, results.append
         if judging is None:
-            async with aclosing(self._list_answered_rows(rows)) as answered:
-                async for each in answered:
+            async with aclosing(self._list_answered_rows(rows)) as answers:
+                async for each in answers:
                     put(self._row_of(each, None))
             return
         send, receive = anyio.create_memory_object_stream[DataRow](64)
@@ -265,24 +265,24 @@ class EvalRun:
     ) -> None:
         with send:
             try:
-                async with aclosing(self._list_answered_rows(rows)) as answered:
-                    async for each in answered:
+                async with aclosing(self._list_answered_rows(rows)) as answers:
+                    async for each in answers:
                         await send.send(self._question_of(each))
             except anyio.BrokenResourceError:  # There is no reader any more.
                 return
             except Exception as error:  # Raised to the reader, once the tasks are closed.
                 failure.append(error)
 
-    def _question_of(self, each: _Answered) -> DataRow:
+    def _question_of(self, each: _AnsweredRow) -> DataRow:
         """The row for the flow of judges."""
-        asked = {name: value for name, value in each.asked.items() if name}
-        nothing = None if asked else "no judge is asked"
+        inputs = {name: value for name, value in each.questions.items() if name}
+        nothing = None if inputs else "no judge is asked"
         variant = f"judges {each.key} {each.sample}"
         labels = {"sample": str(each.sample)} if self.file.spec.samples > 1 else EMPTY
         earlier = self._earlier_judgements((each.key, each.sample))
-        return DataRow(each.row.number, asked, nothing, each, labels, earlier or None, variant)
+        return DataRow(each.row.number, inputs, nothing, each, labels, earlier or None, variant)
 
-    async def _list_answered_rows(self, rows: RowSet) -> AsyncGenerator[_Answered]:
+    async def _list_answered_rows(self, rows: RowSet) -> AsyncGenerator[_AnsweredRow]:
         """The rows whose runs have ended, with the scores that need no model."""
         runs = self._row_runs(self.plan, rows, "flow")
         async with aclosing(runs.results(self._rows())) as results:
@@ -304,7 +304,7 @@ class EvalRun:
                 earlier = self._earlier_runs(content_key(row.inputs, variant))
                 yield row._replace(labels=labels, reuse=earlier or None, variant=variant, data=(row.data, key, sample))
 
-    async def _answer(self, result: RowResult) -> _Answered:
+    async def _answer(self, result: RowResult) -> _AnsweredRow:
         data, key, sample = result.row.data
         run = result.run
         if run is None and result.run_id is not None:
@@ -325,54 +325,54 @@ class EvalRun:
             pair,
         )
         scores = await self.scorers.score(view, result, run, by_node)
-        asked: Mapping[str, Any] = EMPTY
+        questions: Mapping[str, Any] = EMPTY
         if self.scorers.judging is not None:
-            asked, known = self.scorers.questions(view, result)
-            scores |= known
+            questions, more_scores = self.scorers.questions(view, result)
+            scores |= more_scores
         row = result.row._replace(data=data)
-        left = result._replace(run=None, row=row, has_stand_in=_has_stand_in(needed))
-        return _Answered(row, key, sample, left, view, scores, asked, effort, effort_of_calls(paid))
+        row_result = result._replace(run=None, row=row, has_stand_in=_has_stand_in(needed))
+        return _AnsweredRow(row, key, sample, row_result, view, scores, questions, effort, effort_of_calls(paid))
 
     def _pair_of(self, key: str, sample: int) -> Mapping[str, Any] | None:
-        found = self._pairs.get((key, sample))
-        if found is None or found.run_id is None or found.run_id not in self._infos:
+        other = self._pairs.get((key, sample))
+        if other is None or other.run_id is None or other.run_id not in self._infos:
             return None
-        last = self.store.events(found.run_id)[-1]
+        last = self.store.events(other.run_id)[-1]
         outputs = getattr(last, "outputs", None)
-        return None if outputs is None else {"outputs": outputs, "run": {"id": found.run_id, "status": found.status}}
+        return None if outputs is None else {"outputs": outputs, "run": {"id": other.run_id, "status": other.status}}
 
-    def _row_of(self, answered: _Answered, judged: RowResult | None) -> EvalRow:
-        result, scores = answered.result, dict(answered.scores)
-        paid, total, is_offline = answered.paid, answered.needed, result.has_stand_in
+    def _row_of(self, answer: _AnsweredRow, judged: RowResult | None) -> EvalRow:
+        result, scores = answer.result, dict(answer.scores)
+        paid, total, is_offline = answer.paid, answer.needed, result.has_stand_in
         if judged is not None:
             run = judged.run
             if run is None and judged.run_id is not None and self.scorers.judging is not None:
                 run = read_run(self.scorers.judging.plan, self.store.events(judged.run_id))
             events = () if run is None else run.events
-            found = NeededCalls(self.store).by_node(events)
-            efforts = {node: effort_of_calls(calls) for node, calls in found.items()}
-            scores |= self.scorers.read(run, judged.error, answered.asked, efforts)
+            calls_by_node = NeededCalls(self.store).by_node(events)
+            efforts = {node: effort_of_calls(calls) for node, calls in calls_by_node.items()}
+            scores |= self.scorers.read(run, judged.error, answer.questions, efforts)
             paid = paid.plus(effort_of_calls(paid_calls(events)))
             for each in efforts.values():
                 total = total.plus(each)
-            is_offline = is_offline or any(map(_has_stand_in, found.values()))
+            is_offline = is_offline or any(map(_has_stand_in, calls_by_node.values()))
         order = self.scorers.specs
         return EvalRow(
-            answered.key,
-            answered.row.number,
-            answered.sample,
+            answer.key,
+            answer.row.number,
+            answer.sample,
             result.run_id,
             None if judged is None else judged.run_id,
             result.status,
             "" if result.error is None else result.error.message[:_SHOWN],
             {name: scores.get(name, Score(None, "not scored")) for name in order},
-            {column: format_value(answered.view.row.get(column, "")) for column in self.file.spec.slices},
+            {column: format_value(answer.view.row.get(column, "")) for column in self.file.spec.slices},
             total.calls,
             paid.calls,
             total.cost_usd,
             paid.cost_usd,
-            answered.view.run["seconds"],
-            _preview(answered.view.outputs),
+            answer.view.run["seconds"],
+            _preview(answer.view.outputs),
             total.unpriced,
             paid.unpriced,
             is_offline,

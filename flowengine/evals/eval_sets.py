@@ -113,28 +113,28 @@ class SetInfo(NamedTuple):
     judging: str = ""
 
 
-def keep_set(store: JournalStore, found: EvalSet) -> None:
+def keep_set(store: JournalStore, new_set: EvalSet) -> None:
     """Keep a set, and list it among those of its eval, the newest first."""
-    store.revise(_SETS, found.id, lambda before: _to_data(found))
-    info = _info_of(found)
+    store.revise(_SETS, new_set.id, lambda before: _to_data(new_set))
+    info = _info_of(new_set)
 
     def with_set(before: Any) -> Any:
-        others = [each for each in before or () if each["id"] != found.id]
+        others = [each for each in before or () if each["id"] != new_set.id]
         return sorted([info._asdict(), *others], key=lambda each: -each["at"])[:_MAX_LISTED]
 
-    store.revise(_INDEX, found.eval, with_set)
-    store.revise(_INDEX, "", lambda before: sorted({*(before or ()), found.eval}))
+    store.revise(_INDEX, new_set.eval, with_set)
+    store.revise(_INDEX, "", lambda before: sorted({*(before or ()), new_set.eval}))
 
 
-def _info_of(found: EvalSet) -> SetInfo:
+def _info_of(full_set: EvalSet) -> SetInfo:
     means: dict[str, float] = {}
-    for name in found.scorers:
-        values = [score.value for row in found.rows if (score := row.scores.get(name)) and score.value is not None]
+    for name in full_set.scorers:
+        values = [score.value for row in full_set.rows if (score := row.scores.get(name)) and score.value is not None]
         if values:
             means[name] = sum(values) / len(values)
     return SetInfo(
-        found.id, found.at, found.definition, found.version, found.finished, found.flow, len(found.rows), means,
-        found.judging,
+        full_set.id, full_set.at, full_set.definition, full_set.version, full_set.finished, full_set.flow,
+        len(full_set.rows), means, full_set.judging,
     )  # fmt: skip
 
 
@@ -150,32 +150,32 @@ def list_sets(store: JournalStore, name: str) -> Sequence[SetInfo]:
 
 def find_set(infos: Iterable[SetInfo], reference: str) -> SetInfo:
     """The set that is meant: `LAST` is the newest finished one, else an id or the beginning of one."""
-    listed = [each for each in infos if each.finished]
+    candidates = [each for each in infos if each.finished]
     if reference.upper() in ("LAST", "@LAST"):
-        if listed:
-            return listed[0]
+        if candidates:
+            return candidates[0]
         raise RunNotFoundError("this eval file was not run to its end before: only its own sets can be compared with")
-    found = [each for each in listed if each.id.startswith(reference)]
-    if len(found) == 1:
-        return found[0]
-    known = ", ".join(each.id for each in listed[:5]) or "none"
-    said = f"'{reference}' is the start of {len(found)} sets" if found else f"no set '{reference}'"
-    raise RunNotFoundError(f"{said} of this eval file, which has {known}")
+    matches = [each for each in candidates if each.id.startswith(reference)]
+    if len(matches) == 1:
+        return matches[0]
+    ids = ", ".join(each.id for each in candidates[:5]) or "none"
+    problem = f"'{reference}' is the start of {len(matches)} sets" if matches else f"no set '{reference}'"
+    raise RunNotFoundError(f"{problem} of this eval file, which has {ids}")
 
 
 def load_set(store: JournalStore, set_id: str) -> EvalSet:
     """A set with its rows."""
-    kept = store.recall(_SETS, set_id)
-    if kept is None:
+    entry = store.recall(_SETS, set_id)
+    if entry is None:
         raise RunNotFoundError(f"the store has no set '{set_id}' of an eval")
-    given = dict(kept)
-    given["rows"] = [_row_of(each) for each in given["rows"]]
-    return EvalSet(**given)
+    fields = dict(entry)
+    fields["rows"] = [_row_of(each) for each in fields["rows"]]
+    return EvalSet(**fields)
 
 
-def _to_data(found: EvalSet) -> dict[str, Any]:
-    data = {name: getattr(found, name) for name in EvalSet.__slots__}
-    data["rows"] = [list(each._replace(scores=_scores_to_data(each.scores))) for each in found.rows]
+def _to_data(full_set: EvalSet) -> dict[str, Any]:
+    data = {name: getattr(full_set, name) for name in EvalSet.__slots__}
+    data["rows"] = [list(each._replace(scores=_scores_to_data(each.scores))) for each in full_set.rows]
     return data
 
 
@@ -185,5 +185,5 @@ def _scores_to_data(scores: Mapping[str, Score]) -> Any:
 
 def _row_of(data: Sequence[Any]) -> EvalRow:
     row = EvalRow(*data)
-    given: Any = row.scores
-    return row._replace(scores={name: Score(*each) for name, each in given.items()})
+    scores: Any = row.scores
+    return row._replace(scores={name: Score(*each) for name, each in scores.items()})

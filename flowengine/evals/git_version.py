@@ -26,10 +26,10 @@ class NotThereError(InputError):
 
 def revision_of(path: Path, revision: str) -> str:
     """The commit that a revision is, in the repository that a file stands in. `InputError` where there is none."""
-    found = _git(path.parent, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
-    if found is None:
+    commit = _git(path.parent, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
+    if commit is None:
         raise InputError(f"{PREFIX}{revision}: {path.parent.absolute()} has no such revision in git")
-    return found.decode().strip()
+    return commit.decode().strip()
 
 
 @contextmanager
@@ -74,7 +74,7 @@ def _may_lead_outside(member: tarfile.TarInfo) -> bool:
 def _git(folder: Path, *arguments: str) -> bytes | None:
     """Runs git; None if it fails."""
     try:
-        said = subprocess.run(["git", *arguments], cwd=folder, capture_output=True, check=False, timeout=60)
+        process = subprocess.run(["git", *arguments], cwd=folder, capture_output=True, check=False, timeout=60)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise InputError(f"git cannot be run: {error}") from error
-    return said.stdout if said.returncode == 0 else None
+    return process.stdout if process.returncode == 0 else None

@@ -29,7 +29,7 @@ _SPANS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
 class RunChoice(NamedTuple):
-    """Which runs are meant."""
+    """The runs that a text selects."""
 
     query: RunQuery
     limit: int | None = None
@@ -48,10 +48,10 @@ class RunChoice(NamedTuple):
             return [each for each in store.list() if each.run_id == run_id]
         asks = not _EXPERIMENTS.isdisjoint(self.query.labels) or "set" in self.query.labels
         matching = self.query.select(store.list())
-        found = [each for each in matching if asks or _EXPERIMENTS.isdisjoint(each.labels)]
-        if not found:
+        infos = [each for each in matching if asks or _EXPERIMENTS.isdisjoint(each.labels)]
+        if not infos:
             raise InputError(f"there are no runs '{self.text}'{_hint_at_left_out(matching)}")
-        return found[: self.limit]
+        return infos[: self.limit]
 
 
 def parse_runs(text: str, *, now: float | None = None) -> RunChoice:
@@ -63,7 +63,7 @@ def parse_runs(text: str, *, now: float | None = None) -> RunChoice:
     Traceback (most recent call last):
     flowengine.errors.InputError: runs 'flo=triage': there is no key 'flo'; did you mean 'flow'? (flow, status, ...)
     """
-    given: dict[str, Any] = {"status": "succeeded"}
+    filters: dict[str, Any] = {"status": "succeeded"}
     labels: dict[str, str] = {}
     limit: int | None = None
     run = ""
@@ -82,20 +82,20 @@ def parse_runs(text: str, *, now: float | None = None) -> RunChoice:
                 raise InputError(f"runs {word!r:.80}: expected a whole number")
             limit = int(value)
         elif key in ("since", "before"):
-            given["started_from" if key == "since" else "started_before"] = _moment(word, value, now or time())
+            filters["started_from" if key == "since" else "started_before"] = _moment(word, value, now or time())
         elif key == "status":
             if value not in (*STATUS_WORDS, "any"):
                 raise InputError(f"runs {word!r:.80}: no such status{did_you_mean(value, STATUS_WORDS)}")
-            given["status"] = "" if value == "any" else value
+            filters["status"] = "" if value == "any" else value
         elif key == "run":
             run = value
         elif key == "flow":
-            given["flow"] = value
+            filters["flow"] = value
         else:
             raise InputError(
                 f"runs {word!r:.80}: there is no key '{key}'{did_you_mean(key, _KEYS)} ({', '.join(_KEYS)})"
             )
-    return RunChoice(RunQuery(labels=check_labels(labels), **given), limit, run, text)
+    return RunChoice(RunQuery(labels=check_labels(labels), **filters), limit, run, text)
 
 
 def _hint_at_left_out(runs: Sequence[RunInfo]) -> str:
@@ -108,10 +108,10 @@ def _hint_at_left_out(runs: Sequence[RunInfo]) -> str:
 
 
 def _moment(word: str, value: str, now: float) -> float:
-    found = re.fullmatch(r"(\d{1,6})([smhdw])", value)
-    if found is None:
+    match = re.fullmatch(r"(\d{1,6})([smhdw])", value)
+    if match is None:
         raise InputError(f"runs {word!r:.80}: expected a time such as 12h, 30d or 4w")
-    return now - int(found[1]) * _SPANS[found[2]]
+    return now - int(match[1]) * _SPANS[match[2]]
 
 
 def recorded_rows(
@@ -125,15 +125,15 @@ def recorded_rows(
 
     Inputs that the flow does not have any more are left out. `InputError` where no run is found.
     """
-    chosen = parse_runs(text).select(store)
-    for number, info in enumerate(reversed(chosen), 1):
+    infos = parse_runs(text).select(store)
+    for number, info in enumerate(reversed(infos), 1):
         with only_looking():
             events = store.events(info.run_id)
         started, ended = events[0], events[-1]
         if not isinstance(started, RunStarted):
             continue
         outputs = (ended.outputs or EMPTY) if isinstance(ended, RunFinished) else EMPTY
-        named = {mapping.get(name, name): value for name, value in started.inputs.items()}
-        inputs = {name: value for name, value in named.items() if plan.inputs is None or name in plan.inputs}
+        arguments = {mapping.get(name, name): value for name, value in started.inputs.items()}
+        inputs = {name: value for name, value in arguments.items() if plan.inputs is None or name in plan.inputs}
         data: dict[str, Any] = {**started.inputs, "outputs": outputs, "run": info.run_id}
         yield DataRow(number, {**inputs, **always}, data=data)

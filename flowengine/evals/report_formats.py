@@ -43,7 +43,7 @@ __all__ = [
 MOVED: Final = 5
 """Rows that got better or worse, as text tells them."""
 _CONTROLS: Final = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""What XML cannot hold."""
+"""Characters that XML cannot hold."""
 
 
 # --- Cells of tables, in whatever format
@@ -82,9 +82,14 @@ def slice_rows(report: EvalReport) -> list[list[str]]:
     ]
 
 
-def _estimate_cells(found: Estimate, failures: int) -> list[str]:
-    interval = f" [{found.low:.2f}, {found.high:.2f}]" if found.n > 1 else ""
-    return [f"{format_number(found.mean)}{interval}", format_number(found.p10), f"{found.n:,}", f"{failures:,}"]
+def _estimate_cells(estimate: Estimate, failures: int) -> list[str]:
+    interval = f" [{estimate.low:.2f}, {estimate.high:.2f}]" if estimate.n > 1 else ""
+    return [
+        f"{format_number(estimate.mean)}{interval}",
+        format_number(estimate.p10),
+        f"{estimate.n:,}",
+        f"{failures:,}",
+    ]
 
 
 def change_cells(name: str, each: Difference) -> list[str]:
@@ -104,11 +109,12 @@ def change_cells(name: str, each: Difference) -> list[str]:
 
 def report_lines(report: EvalReport) -> Iterator[str | Sequence[Sequence[str]]]:
     """The report for people: lines, and tables whose columns are for the caller to align."""
-    made = report.of
-    version = f" ({made.version})" if made.version else ""
-    yield f"{made.eval}{version}: {report.runs:,} runs of '{made.flow}' ({report.statuses_line}), set {made.id}"
-    if made.stand_in:
-        yield f"notice: {made.stand_in}"
+    current = report.of
+    version = f" ({current.version})" if current.version else ""
+    runs = f"{report.runs:,} runs of '{current.flow}' ({report.statuses_line})"
+    yield f"{current.eval}{version}: {runs}, set {current.id}"
+    if current.stand_in:
+        yield f"notice: {current.stand_in}"
     yield report.paid_line
     yield report.seconds_line
     yield ""
@@ -144,8 +150,8 @@ def _has_shortfall(report: EvalReport, row: EvalRow) -> bool:
 
 def _row_lines(report: EvalReport, row: EvalRow) -> Iterator[str]:
     sample = f", sample {row.sample}" if row.sample > 1 else ""
-    shown = "" if row.run_id is None else f"  flowengine runs show {row.run_id}"
-    yield f"  row {row.number}{sample}: {row.status}{shown}"
+    hint = "" if row.run_id is None else f"  flowengine runs show {row.run_id}"
+    yield f"  row {row.number}{sample}: {row.status}{hint}"
     for name, score in row.scores.items():
         if falls_short(report, name, score):
             reason = score.reason.split("\n")[0][:160]
@@ -153,16 +159,16 @@ def _row_lines(report: EvalReport, row: EvalRow) -> Iterator[str]:
             yield f"    {name}: {value}{f': {reason}' if reason else ''}"
 
 
-def _comparison_lines(found: Comparison) -> Iterator[str | Sequence[Sequence[str]]]:
-    before = f"{found.before.version or 'set'} {found.before.id}"
-    nodes = ", ".join(found.nodes) or "none"
+def _comparison_lines(comparison: Comparison) -> Iterator[str | Sequence[Sequence[str]]]:
+    before = f"{comparison.before.version or 'set'} {comparison.before.id}"
+    nodes = ", ".join(comparison.nodes) or "none"
     yield f"against {before}; nodes that are defined in another way: {nodes}"
-    if found.unpaired:
-        yield f"{found.unpaired:,} rows are in one of both sets, and are not compared"
-    yield format_totals(found.totals)
-    changes = [[*change_cells(name, each), describe_change(each)] for name, each in found.differences.items()]
+    if comparison.unpaired:
+        yield f"{comparison.unpaired:,} rows are in one of both sets, and are not compared"
+    yield format_totals(comparison.totals)
+    changes = [[*change_cells(name, each), describe_change(each)] for name, each in comparison.differences.items()]
     yield [[*_to_capitals(CHANGE_HEADS), ""], *changes]
-    for word, moved in (("worse", found.worse), ("better", found.better)):
+    for word, moved in (("worse", comparison.worse), ("better", comparison.better)):
         for name, rows in moved.items():
             if rows:
                 yield f"{word} in '{name}'"
@@ -201,16 +207,16 @@ def _one_line(text: str) -> str:
 
 def to_json(report: EvalReport) -> str:
     """One object; what is not known is null."""
-    made = report.of
+    current = report.of
     return json.dumps(
         without_nan(
             {
-                "eval": made.eval,
-                "set": made.id,
-                "flow": made.flow,
-                "version": made.version,
-                "finished": made.finished,
-                "stand_in": made.stand_in or None,
+                "eval": current.eval,
+                "set": current.id,
+                "flow": current.flow,
+                "version": current.version,
+                "finished": current.finished,
+                "stand_in": current.stand_in or None,
                 "runs": report.runs,
                 "statuses": report.statuses,
                 "calls": report.calls,
@@ -223,7 +229,7 @@ def to_json(report: EvalReport) -> str:
                 "scorers": {each.name: _scorer_object(each) for each in report.scorers},
                 "under": report.under,
                 "against": None if report.comparison is None else _comparison_object(report.comparison),
-                "rows": [_row_object(each) for each in made.rows],
+                "rows": [_row_object(each) for each in current.rows],
             }
         ),
         ensure_ascii=False,
@@ -232,9 +238,9 @@ def to_json(report: EvalReport) -> str:
 
 
 def _scorer_object(each: ScorerReport) -> dict[str, Any]:
-    found = _with_estimate(each)
-    del found["name"]
-    return {**found, "slices": [_with_estimate(part) for part in each.slices]}
+    data = _with_estimate(each)
+    del data["name"]
+    return {**data, "slices": [_with_estimate(part) for part in each.slices]}
 
 
 def _with_estimate(each: ScorerReport | SliceReport) -> dict[str, Any]:
@@ -243,7 +249,7 @@ def _with_estimate(each: ScorerReport | SliceReport) -> dict[str, Any]:
     return {**estimate._asdict(), **fields}
 
 
-def _comparison_object(found: Comparison) -> dict[str, Any]:
+def _comparison_object(comparison: Comparison) -> dict[str, Any]:
     def moved(rows: Sequence[Moved]) -> list[dict[str, Any]]:
         return [
             {"row": each.after.number, "before": each.before.run_id, "after": each.after.run_id, "by": each.difference}
@@ -251,14 +257,18 @@ def _comparison_object(found: Comparison) -> dict[str, Any]:
         ]
 
     return {
-        "set": found.before.id,
-        "version": found.before.version,
-        "changed_nodes": list(found.nodes),
-        "unpaired": found.unpaired,
-        **{name: each._asdict() for name, each in zip(("before", "after"), found.totals, strict=True)},
+        "set": comparison.before.id,
+        "version": comparison.before.version,
+        "changed_nodes": list(comparison.nodes),
+        "unpaired": comparison.unpaired,
+        **{name: each._asdict() for name, each in zip(("before", "after"), comparison.totals, strict=True)},
         "scorers": {
-            name: {**each._asdict(), "better_rows": moved(found.better[name]), "worse_rows": moved(found.worse[name])}
-            for name, each in found.differences.items()
+            name: {
+                **each._asdict(),
+                "better_rows": moved(comparison.better[name]),
+                "worse_rows": moved(comparison.worse[name]),
+            }
+            for name, each in comparison.differences.items()
         },
     }
 
@@ -285,14 +295,16 @@ def without_nan(value: Any) -> Any:
 
 def to_junit(report: EvalReport) -> str:
     """A test case for each run; it fails where a scorer is not satisfied. Bounds of means are cases of their own."""
-    made = report.of
-    cases = [_junit_row(report, row) for row in made.rows]
+    current = report.of
+    cases = [_junit_row(report, row) for row in current.rows]
     for each in report.scorers:
-        told = _junit_failure(report.explain_bound(each.name), "") if each.name in report.under else ""
-        cases.append(f"<testcase classname={_quote(made.eval)} name={_quote(f'mean of {each.name}')}>{told}</testcase>")
+        failure = _junit_failure(report.explain_bound(each.name), "") if each.name in report.under else ""
+        cases.append(
+            f"<testcase classname={_quote(current.eval)} name={_quote(f'mean of {each.name}')}>{failure}</testcase>"
+        )
     failures = sum("<failure" in each for each in cases)
-    seconds = math.fsum(each.seconds for each in made.rows)
-    head = f'name={_quote(made.eval)} tests="{len(cases)}" failures="{failures}" time="{seconds:.3f}"'
+    seconds = math.fsum(each.seconds for each in current.rows)
+    head = f'name={_quote(current.eval)} tests="{len(cases)}" failures="{failures}" time="{seconds:.3f}"'
     lines = ['<?xml version="1.0" encoding="UTF-8"?>', f"<testsuites><testsuite {head}>", *cases]
     return "\n".join([*lines, "</testsuite></testsuites>"])
 
@@ -300,12 +312,12 @@ def to_junit(report: EvalReport) -> str:
 def _junit_row(report: EvalReport, row: EvalRow) -> str:
     sample = f" sample {row.sample}" if row.sample > 1 else ""
     name = _quote(f"row {row.number}{sample}")
-    told = ""
+    content = ""
     if _has_shortfall(report, row):
         short = [line.strip() for line in list(_row_lines(report, row))[1:]]
         run = "no run" if row.run_id is None else f"run {row.run_id}"
-        told = _junit_failure(short[0], "\n".join([*short, row.error, run]))
-    return f'<testcase classname={_quote(report.of.eval)} name={name} time="{row.seconds:.3f}">{told}</testcase>'
+        content = _junit_failure(short[0], "\n".join([*short, row.error, run]))
+    return f'<testcase classname={_quote(report.of.eval)} name={name} time="{row.seconds:.3f}">{content}</testcase>'
 
 
 def _junit_failure(message: str, text: str) -> str:
@@ -344,24 +356,24 @@ def _command(kind: str, file: str, title: str, text: str) -> str:
 
 def to_markdown(report: EvalReport) -> str:
     """The report as a table for a pull request."""
-    made, found = report.of, report.comparison
+    current, comparison = report.of, report.comparison
     counts = f"{report.runs:,} runs, {report.failed_runs:,} failed; {_cell(report.paid_line)}."
-    lines = [f"### {_cell(made.eval)}", "", counts, ""]
-    if made.stand_in:
-        lines += [f"**No language model answered**: {_cell(made.stand_in)}.", ""]
+    lines = [f"### {_cell(current.eval)}", "", counts, ""]
+    if current.stand_in:
+        lines += [f"**No language model answered**: {_cell(current.stand_in)}.", ""]
     rows = [[*SCORER_HEADS], *map(scorer_cells, report.scorers)]
     table = [[cells[place] for place in (0, 1, 2, 4)] for cells in rows]
-    if found is not None:
-        changes = {name: change_cells(name, each) for name, each in found.differences.items()}
+    if comparison is not None:
+        changes = {name: change_cells(name, each) for name, each in comparison.differences.items()}
         changed = [CHANGE_HEADS, *(changes.get(each.name, [""] * len(CHANGE_HEADS)) for each in report.scorers)]
         table = [[*cells, *(more[place] for place in (1, 3, 4))] for cells, more in zip(table, changed, strict=True)]
     head, *body = map(_table_line, table)
     lines += [head, f"|{' --- |' * len(table[0])}", *body]
-    if found is not None:
-        nodes = ", ".join(f"`{each}`" for each in found.nodes) or "none"
+    if comparison is not None:
+        nodes = ", ".join(f"`{each}`" for each in comparison.nodes) or "none"
         lines += [
             "",
-            f"Nodes that are defined in another way: {nodes}. {_cell(format_totals(found.totals).capitalize())}.",
+            f"Nodes that are defined in another way: {nodes}. {_cell(format_totals(comparison.totals).capitalize())}.",
         ]
     lines += ["", *(f"**{_cell(name)}** is under {bound:g}." for name, bound in report.under.items())]
     return "\n".join(lines).rstrip() + "\n"

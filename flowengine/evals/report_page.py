@@ -60,13 +60,13 @@ def report_page(
 ) -> str:
     """The page; `run_link`: where a run's page is, None where there is no viewer; `stylesheet`: the address of STYLE,
     None where it stands in the page."""
-    made = report.of
-    title = f"{made.eval} {made.version}".strip()
+    current = report.of
+    title = f"{current.eval} {current.version}".strip()
     parts = [
         heading,
         f"<h1>{escape(title)}</h1>",
         f"<p>{_summary(report)}</p>",
-        f"<p><strong>No language model answered</strong>: {escape(made.stand_in)}.</p>" if made.stand_in else "",
+        f"<p><strong>No language model answered</strong>: {escape(current.stand_in)}.</p>" if current.stand_in else "",
         _scorers_table(report),
         _slices_table(report),
         "" if report.comparison is None else _comparison(report.comparison, run_link),
@@ -107,15 +107,15 @@ def _write_page(title: str, parts: Iterable[str], stylesheet: str | None) -> str
 
 
 def _summary(report: EvalReport) -> str:
-    made = report.of
-    began = strftime("%Y-%m-%d %H:%M", localtime(made.at))
-    unfinished = "" if made.finished else ' <strong class="bad">Not finished.</strong>'
+    current = report.of
+    began = strftime("%Y-%m-%d %H:%M", localtime(current.at))
+    unfinished = "" if current.finished else ' <strong class="bad">Not finished.</strong>'
     under = "".join(
         f' <strong class="bad">{escape(name)}: {report.explain_bound(name)}.</strong>' for name in report.under
     )
     return (
-        f"{report.runs:,} runs of <code>{escape(made.flow)}</code> ({escape(report.statuses_line)}), "
-        f"set <code>{escape(made.id)}</code> of {began}: {escape(report.paid_line)}. "
+        f"{report.runs:,} runs of <code>{escape(current.flow)}</code> ({escape(report.statuses_line)}), "
+        f"set <code>{escape(current.id)}</code> of {began}: {escape(report.paid_line)}. "
         f"{report.seconds_line.capitalize()}.{unfinished}{under}"
     )
 
@@ -147,20 +147,20 @@ def _slices_table(report: EvalReport) -> str:
     return f"<h2>Slices</h2>{_table(SLICE_HEADS, rows, range(2, 7))}" if rows else ""
 
 
-def _comparison(found: Comparison, run_link: RunLink | None) -> str:
-    nodes = ", ".join(f"<code>{escape(each)}</code>" for each in found.nodes) or "none"
+def _comparison(comparison: Comparison, run_link: RunLink | None) -> str:
+    nodes = ", ".join(f"<code>{escape(each)}</code>" for each in comparison.nodes) or "none"
     rows: list[list[str]] = []
-    for scorer, each in found.differences.items():
+    for scorer, each in comparison.differences.items():
         name, change, *cells = map(escape, change_cells(scorer, each))
         mood = "dim" if not each.is_certain else "good" if each.mean > 0 else "bad"
         rows.append([name, f'<span class="{mood}">{change}</span>', *cells])
-    against = escape(f"{found.before.version} {found.before.id}".strip())
+    against = escape(f"{comparison.before.version} {comparison.before.id}".strip())
     parts = [
         f"<h2>Against {against}</h2><p>Nodes that are defined in another way: {nodes}. "
-        f"{escape(format_totals(found.totals).capitalize())}.</p>",
+        f"{escape(format_totals(comparison.totals).capitalize())}.</p>",
         _table(CHANGE_HEADS, rows, range(1, 5)),
     ]
-    for word, moved in (("Worse", found.worse), ("Better", found.better)):
+    for word, moved in (("Worse", comparison.worse), ("Better", comparison.better)):
         for name, each in moved.items():
             if each:
                 parts += [f"<h2>{word} in {escape(name)}</h2>", _moved_table(each, name, run_link)]
@@ -197,14 +197,14 @@ def _worst(report: EvalReport, run_link: RunLink | None) -> str:
 
 
 def _scores(report: EvalReport, row: EvalRow, *, reasons: bool) -> str:
-    told: list[str] = []
+    spans: list[str] = []
     for name, each in row.scores.items():
         mood = "bad" if falls_short(report, name, each) else "good"
         value = "no score" if each.value is None else f"{each.value:.2f}"
         reason = f' <span class="dim">{escape(each.reason[:300])}</span>' if reasons and each.reason else ""
-        told.append(f'<span class="{mood}">{escape(name)} {value}</span>{reason}')
+        spans.append(f'<span class="{mood}">{escape(name)} {value}</span>{reason}')
     error = f'<br><span class="bad">{escape(row.error)}</span>' if row.error else ""
-    return ("<br>" if reasons else " ").join(told) + error
+    return ("<br>" if reasons else " ").join(spans) + error
 
 
 def _rows_table(report: EvalReport, run_link: RunLink | None) -> str:

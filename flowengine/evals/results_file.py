@@ -22,7 +22,7 @@ from flowengine.runtime.local.row_runs import RowResult
 __all__ = ["ResultsFile", "to_record", "to_safe_cell"]
 
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
-"""What a cell begins with that a spreadsheet would compute."""
+"""First characters of a cell that a spreadsheet would compute."""
 
 
 def to_record(result: RowResult) -> dict[str, Any]:
@@ -58,20 +58,20 @@ class ResultsFile:
             raise InputError(f"-o {path}: results are written as a table (.csv, .tsv) or as lines of JSON (.jsonl)")
         if self.path.is_dir() or not self.path.parent.is_dir():
             raise InputError(f"-o {path}: there is no folder for such a file")
-        self._opened = ExitStack()
-        file = self._opened.enter_context(open_output(path))
+        self._stack = ExitStack()
+        file = self._stack.enter_context(open_output(path))
         self._file = TextIOWrapper(file, "utf-8", "backslashreplace", newline="")
         self._columns = list(columns)
         self._outputs = list(outputs)
         if self._is_table:
             self._table = csv.writer(self._file, delimiter="\t" if self.path.suffix.lower() == ".tsv" else ",")
-            taken = {*columns}
+            names = {*columns}
             row, *own = (
-                _find_free_name(name, "run", taken)
+                _find_free_name(name, "run", names)
                 for name in ("row", "status", "error", "cost_usd", "run", "stand_in")
             )
-            named = [_find_free_name(name, "output", taken) for name in outputs]
-            self._table.writerow([row, *columns, *named, *own])
+            heads = [_find_free_name(name, "output", names) for name in outputs]
+            self._table.writerow([row, *columns, *heads, *own])
 
     def write(self, result: RowResult) -> None:
         """Write the next result."""
@@ -85,11 +85,11 @@ class ResultsFile:
     def _to_cells(self, result: RowResult, record: Mapping[str, Any]) -> list[str]:
         data: Mapping[str, Any] = result.row.data or {}
         error = "" if result.error is None else result.error.message
-        given = [to_safe_cell(data.get(name)) for name in self._columns]
-        made = [to_safe_cell(result.outputs.get(name)) for name in self._outputs]
+        input_cells = [to_safe_cell(data.get(name)) for name in self._columns]
+        output_cells = [to_safe_cell(result.outputs.get(name)) for name in self._outputs]
         cost = "" if record["cost_usd"] is None else f"{record['cost_usd']:.6g}"
         own = [result.status, to_safe_cell(error), cost, result.run_id or "", "yes" if result.has_stand_in else ""]
-        return [str(result.row.number), *given, *made, *own]
+        return [str(result.row.number), *input_cells, *output_cells, *own]
 
     def __enter__(self) -> ResultsFile:
         return self
@@ -97,15 +97,15 @@ class ResultsFile:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with self._opened, tells_refusals(self.path):
+        with self._stack, tells_refusals(self.path):
             self._file.flush()
 
 
-def _find_free_name(name: str, prefix: str, taken: set[str]) -> str:
+def _find_free_name(name: str, prefix: str, names: set[str]) -> str:
     """A column's name that no other one has: the data's columns keep theirs."""
-    while name in taken:
+    while name in names:
         name = f"{prefix}.{name}"
-    taken.add(name)
+    names.add(name)
     return name
 
 

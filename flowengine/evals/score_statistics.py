@@ -113,8 +113,8 @@ def estimate_mean(scores: Sequence[float]) -> Estimate:
 def share_interval(passes: int, n: int) -> tuple[float, float]:
     """Wilson's interval of a share."""
     stats = _load("scipy.stats")
-    found: Any = stats.binomtest(passes, n).proportion_ci(CONFIDENCE, method="wilson")
-    return float(found.low), float(found.high)
+    interval: Any = stats.binomtest(passes, n).proportion_ci(CONFIDENCE, method="wilson")
+    return float(interval.low), float(interval.high)
 
 
 def student_interval(mean: float, deviation: float, n: int) -> tuple[float, float]:
@@ -148,7 +148,7 @@ def estimate_difference(before: Sequence[float], after: Sequence[float]) -> Diff
 def bootstrap_interval(values: Sequence[float]) -> tuple[float, float, float]:
     """The bootstrap's interval of a mean, by percentiles, and its standard error."""
     numpy, stats = _load("numpy"), _load("scipy.stats")
-    found: Any = stats.bootstrap(
+    result: Any = stats.bootstrap(
         (numpy.asarray(values),),
         numpy.mean,
         confidence_level=CONFIDENCE,
@@ -157,27 +157,27 @@ def bootstrap_interval(values: Sequence[float]) -> tuple[float, float, float]:
         method="percentile",
         rng=numpy.random.default_rng(_SEED),
     )
-    interval = found.confidence_interval
-    return float(interval.low), float(interval.high), float(found.standard_error)
+    interval = result.confidence_interval
+    return float(interval.low), float(interval.high), float(result.standard_error)
 
 
 def permutation_p(differences: Sequence[float]) -> float:
     """The two-sided p-value of the permutation test by signs; differences of zero tell nothing, and are left out."""
-    told = [each for each in differences if each]
-    if len(told) < 2:
+    nonzero = [each for each in differences if each]
+    if len(nonzero) < 2:
         return 1.0  # One sign is as likely as the other.
     numpy, stats = _load("numpy"), _load("scipy.stats")
 
     def mean_of(values: Any, axis: int) -> Any:
         return numpy.mean(values, axis=axis)
 
-    found: Any = stats.permutation_test(
-        (numpy.asarray(told),),
+    result: Any = stats.permutation_test(
+        (numpy.asarray(nonzero),),
         mean_of,
         permutation_type="samples",
         vectorized=True,
-        n_resamples=_RESAMPLES if len(told) > 15 else numpy.inf,
+        n_resamples=_RESAMPLES if len(nonzero) > 15 else numpy.inf,
         batch=_BATCH,
         rng=numpy.random.default_rng(_SEED),
     )
-    return float(found.pvalue)
+    return float(result.pvalue)

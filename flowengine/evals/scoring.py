@@ -68,10 +68,10 @@ class ScoringView(NamedTuple):
 
     def render(self, source: str) -> Any:
         """The value of a template."""
-        known = self._asdict()
+        variables = self._asdict()
         if self.against is None:
-            del known["against"]
-        return compile_template(source)(known)
+            del variables["against"]
+        return compile_template(source)(variables)
 
 
 class Scorers:
@@ -105,87 +105,87 @@ class Scorers:
         self, view: ScoringView, result: RowResult, run: Run | None, calls: Mapping[str, Sequence[ModelCall]]
     ) -> dict[str, Score]:
         """The scores of claims and functions. `calls`: node → those that its answers are made of."""
-        found: dict[str, Score] = {}
+        scores: dict[str, Score] = {}
         for name, spec in self.specs.items():
             if spec.claims:
-                found[name] = _score_claims(spec, view, run, calls)
+                scores[name] = _score_claims(spec, view, run, calls)
             elif spec.call is not None:
                 called = result.succeeded
-                found[name] = await _score_call(self._functions[name], view) if called else _failed_score(result)
-        return found
+                scores[name] = await _score_call(self._functions[name], view) if called else _failed_score(result)
+        return scores
 
     # --- Judges
 
     def questions(self, view: ScoringView, result: RowResult) -> tuple[dict[str, Any], dict[str, Score]]:
         """Inputs for the flow of judges, and the scores of those that need not be asked."""
         inputs: dict[str, Any] = {}
-        known: dict[str, Score] = {}
+        scores: dict[str, Score] = {}
         for name, judge in self._judges.items():
             if not result.succeeded:
-                known[name] = _failed_score(result)
+                scores[name] = _failed_score(result)
                 continue
             if view.against is None and any(map(_reads_pair, _texts_of(judge))):
-                known[name] = Score(None, NOTHING_TO_COMPARE)
+                scores[name] = Score(None, NOTHING_TO_COMPARE)
                 continue
             try:
                 inputs[self._nodes[name]] = _ask(judge, view)
             except (FlowEngineError, KeyError) as error:
-                known[name] = Score(None, _shorten(f"the question cannot be made: {error}"))
-        return inputs, known
+                scores[name] = Score(None, _shorten(f"the question cannot be made: {error}"))
+        return inputs, scores
 
     def read(
-        self, run: Run | None, error: ErrorInfo | None, asked: Mapping[str, Any], efforts: Mapping[str, Effort]
+        self, run: Run | None, error: ErrorInfo | None, questions: Mapping[str, Any], efforts: Mapping[str, Effort]
     ) -> dict[str, Score]:
         """The scores that the judges' run came to. `efforts`: node → what its answers took."""
-        found: dict[str, Score] = {}
+        scores: dict[str, Score] = {}
         for name, judge in self._judges.items():
             node = self._nodes[name]
-            if node not in asked:
+            if node not in questions:
                 continue
             if run is None:
-                found[name] = Score(None, "the judge was not asked" if error is None else _shorten(error.message))
+                scores[name] = Score(None, "the judge was not asked" if error is None else _shorten(error.message))
             else:
                 score = _read_pair(run, node) if judge.is_pair else _read_judge(run, node)
                 effort = efforts.get(node, Effort()).plus(efforts.get(f"{node}_swapped", Effort()))
-                found[name] = score._replace(cost_usd=effort.cost_usd, unpriced_calls=effort.unpriced)
-        return found
+                scores[name] = score._replace(cost_usd=effort.cost_usd, unpriced_calls=effort.unpriced)
+        return scores
 
 
 def _node_names(names: Mapping[str, Any]) -> Iterator[str]:
-    taken: set[str] = set()
+    plain_names: set[str] = set()
     for name in names:
         plain = re.sub(r"\W", "_", name, flags=re.ASCII)
         plain = plain if plain[:1].isalpha() else f"judge_{plain}"
-        while plain in taken or f"{plain}_swapped" in taken:
+        while plain in plain_names or f"{plain}_swapped" in plain_names:
             plain += "_"
-        taken |= {plain, f"{plain}_swapped"}
+        plain_names |= {plain, f"{plain}_swapped"}
         yield plain
 
 
 def _settings(judge: JudgeSpec) -> dict[str, Any]:
-    given = judge.model_dump(include=set(ModelSettings.model_fields), exclude_unset=True, by_alias=True)
-    return {"on_error": "skip", **given}
+    settings = judge.model_dump(include=set(ModelSettings.model_fields), exclude_unset=True, by_alias=True)
+    return {"on_error": "skip", **settings}
 
 
 def _judge_node(node: str, judge: JudgeSpec) -> dict[str, Any]:
-    made: dict[str, Any] = {
+    node_data: dict[str, Any] = {
         "type": "evaluation",
         "when": f"inputs.{node} != none",
         "target": f"{{{{ inputs.{node}.target }}}}",
         **_settings(judge),
     }
     if judge.instructions is not None:
-        made["instructions"] = f"{{{{ inputs.{node}.instructions }}}}"
+        node_data["instructions"] = f"{{{{ inputs.{node}.instructions }}}}"
     if judge.criteria:
-        made["criteria"] = dict(judge.criteria)
-    return made
+        node_data["criteria"] = dict(judge.criteria)
+    return node_data
 
 
 def _pair_nodes(node: str, judge: JudgeSpec) -> dict[str, Any]:
     """Both orders: what a judge prefers for its place alone takes itself back."""
-    made: dict[str, Any] = {}
+    nodes: dict[str, Any] = {}
     for name, (one, two) in {node: ("target", "other"), f"{node}_swapped": ("other", "target")}.items():
-        made[name] = {
+        nodes[name] = {
             "type": "routing",
             "when": f"inputs.{node} != none",
             "instruction": f"{{{{ inputs.{node}.instructions }}}}",
@@ -193,7 +193,7 @@ def _pair_nodes(node: str, judge: JudgeSpec) -> dict[str, Any]:
             "routes": _PAIR_ROUTES,
             **_settings(judge),
         }
-    return made
+    return nodes
 
 
 def _texts_of(judge: JudgeSpec) -> list[str]:
@@ -205,16 +205,16 @@ def _reads_pair(text: str) -> bool:
 
 
 def _ask(judge: JudgeSpec, view: ScoringView) -> dict[str, Any]:
-    asked: dict[str, Any] = {"target": _to_text(view.render(judge.target))}
+    inputs: dict[str, Any] = {"target": _to_text(view.render(judge.target))}
     if judge.other is not None:
         criteria = "".join(f"\n- {name}: {wish}" for name, wish in judge.criteria.items())
         wishes = f"\nCriteria:{criteria}" if criteria else ""
-        told = "" if judge.instructions is None else f"\n{_to_text(view.render(judge.instructions))}"
-        asked["other"] = _to_text(view.render(judge.other))
-        asked["instructions"] = f"Say which of two answers is better.{told}{wishes}"
+        instructions = "" if judge.instructions is None else f"\n{_to_text(view.render(judge.instructions))}"
+        inputs["other"] = _to_text(view.render(judge.other))
+        inputs["instructions"] = f"Say which of two answers is better.{instructions}{wishes}"
     elif judge.instructions is not None:
-        asked["instructions"] = _to_text(view.render(judge.instructions))
-    return asked
+        inputs["instructions"] = _to_text(view.render(judge.instructions))
+    return inputs
 
 
 def _to_text(value: Any) -> str:
@@ -235,8 +235,8 @@ def _read_pair(run: Run, node: str) -> Score:
             return Score(None, _shorten(f"the judge failed: {part.error or part.status}"))
     one, two = straight.output.next_route, swapped.output.next_route
     worth = (_WORTH[one] + 1 - _WORTH[two]) / 2
-    said = "" if _WORTH[one] == 1 - _WORTH[two] else "the two orders disagree: "
-    return Score(worth, _shorten(f"{said}{straight.output.reasoning}"))
+    note = "" if _WORTH[one] == 1 - _WORTH[two] else "the two orders disagree: "
+    return Score(worth, _shorten(f"{note}{straight.output.reasoning}"))
 
 
 # --- Claims and functions
@@ -273,35 +273,35 @@ def _score_claims(
 
 async def _score_call(function: Callable[..., Any], view: ScoringView) -> Score:
     try:
-        given = _arguments(function, view)
+        arguments = _arguments(function, view)
         if inspect.iscoroutinefunction(function):
-            found: Any = await function(**given)
+            result: Any = await function(**arguments)
         else:
-            found = await call_in_thread(partial(function, **given))
-        return _to_score(found)
+            result = await call_in_thread(partial(function, **arguments))
+        return _to_score(result)
     except (Exception, SystemExit) as error:  # Foreign code.
         return Score(None, _shorten(f"the scorer failed: {describe_error(error)}"))
 
 
 def _arguments(function: Callable[..., Any], view: ScoringView) -> Mapping[str, Any]:
-    known = view._asdict()
+    variables = view._asdict()
     parameters = inspect.signature(function).parameters
     if any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values()):
-        return known
-    return {name: value for name, value in known.items() if name in parameters}
+        return variables
+    return {name: value for name, value in variables.items() if name in parameters}
 
 
-def _to_score(found: Any) -> Score:
-    if isinstance(found, Mapping):
-        told = cast("Mapping[str, Any]", found)
-        if "score" not in told:
+def _to_score(result: Any) -> Score:
+    if isinstance(result, Mapping):
+        fields = cast("Mapping[str, Any]", result)
+        if "score" not in fields:
             raise RunError("a scorer gives a number, true or false, or {score, reason}")
-        return _to_score(told["score"])._replace(reason=_shorten(str(told.get("reason") or "")))
-    if found is None:
+        return _to_score(fields["score"])._replace(reason=_shorten(str(fields.get("reason") or "")))
+    if result is None:
         return Score(None, "the scorer gave nothing")
-    if not isinstance(found, bool | int | float) or not math.isfinite(found) or not 0 <= found <= 1:
-        raise RunError(f"a score is a number from 0.0 to 1.0, found {found!r:.80}")
-    return Score(float(found))
+    if not isinstance(result, bool | int | float) or not math.isfinite(result) or not 0 <= result <= 1:
+        raise RunError(f"a score is a number from 0.0 to 1.0, found {result!r:.80}")
+    return Score(float(result))
 
 
 def _shorten(text: str) -> str:

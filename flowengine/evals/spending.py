@@ -69,7 +69,7 @@ DIMENSIONS: Final[Mapping[str, Callable[[_Call], str]]] = {
     "day": lambda each: _day_of(each.run.started),
     "run": lambda each: each.run.run_id,
 }
-"""What calls can be grouped by; beside these `label:NAME`, the value of one label."""
+"""Keys that calls can be grouped by; beside these `label:NAME`, the value of one label."""
 
 
 @dataclass(slots=True)
@@ -123,8 +123,8 @@ def parse_dimensions(text: str) -> Sequence[str]:
     names = [each.strip() for each in text.split(",") if each.strip()]
     for name in names:
         if name not in DIMENSIONS and not re.match("label:.", name):
-            known = ", ".join([*DIMENSIONS, "label:NAME"])
-            raise InputError(f"--by: nothing is called '{name}'{did_you_mean(name, DIMENSIONS)} ({known})")
+            choices = ", ".join([*DIMENSIONS, "label:NAME"])
+            raise InputError(f"--by: nothing is called '{name}'{did_you_mean(name, DIMENSIONS)} ({choices})")
     if not names or len(set(names)) < len(names):
         raise InputError("--by: name what to sum up by, each once")
     return names
@@ -195,10 +195,10 @@ class Effort(NamedTuple):
 
 def effort_of_calls(calls: Iterable[ModelCall]) -> Effort:
     """Sums up the usage of model calls."""
-    found = list(calls)
-    costs = [each.cost_usd for each in found]
-    known = sum(each or 0.0 for each in costs)
-    return Effort(len(found), known, sum(each.seconds for each in found), costs.count(None))
+    all_calls = list(calls)
+    costs = [each.cost_usd for each in all_calls]
+    cost = sum(each or 0.0 for each in costs)
+    return Effort(len(all_calls), cost, sum(each.seconds for each in all_calls), costs.count(None))
 
 
 def paid_calls(events: Iterable[Event]) -> Sequence[ModelCall]:
@@ -218,7 +218,7 @@ class NeededCalls:
         """`whole`: with their messages, which a run that took them does not have."""
         self._store, self._whole = store, whole
         self._records: dict[str, Mapping[str, Sequence[Any]]] = {}
-        self._asked: set[tuple[str, str]] = set()
+        self._visits: set[tuple[str, str]] = set()
 
     def of_run(self, events: Iterable[Event]) -> Sequence[ModelCall]:
         """All of a run."""
@@ -226,35 +226,37 @@ class NeededCalls:
 
     def by_node(self, events: Iterable[Event]) -> Mapping[str, Sequence[ModelCall]]:
         """Node → the calls of what it gave, also of nodes inside of containers."""
-        self._asked.clear()
+        self._visits.clear()
         return self._sum_up(_last_records(events))
 
     def _sum_up(self, records: Mapping[str, Sequence[Any]], within: str = "") -> Mapping[str, Sequence[ModelCall]]:
         inside = (f"{within}.", f"{within}[")
-        chosen = [node for node in records if not within or node == within or node.startswith(inside)]
-        return {path: calls for node in chosen for path, calls in self._calls_of(node, records).items()}
+        nodes = [node for node in records if not within or node == within or node.startswith(inside)]
+        return {path: calls for node in nodes for path, calls in self._calls_of(node, records).items()}
 
     def _calls_of(self, node: str, records: Mapping[str, Sequence[Any]]) -> Mapping[str, Sequence[ModelCall]]:
         calls: dict[str, Sequence[ModelCall]] = {}
         for each in records[node]:
             if type(each) is Reused:
                 is_told_inside = any(other.startswith((f"{node}.", f"{node}[")) for other in records)
-                found: Mapping[str, Sequence[ModelCall]] = {} if is_told_inside else self._reused(each)
-                calls = {f"{node}{path.removeprefix(each.node)}": made for path, made in found.items()}
+                calls_by_path: Mapping[str, Sequence[ModelCall]] = {} if is_told_inside else self._reused(each)
+                calls = {
+                    f"{node}{path.removeprefix(each.node)}": calls_there for path, calls_there in calls_by_path.items()
+                }
             elif type(each) is ModelCall and each.error is None:
                 calls[node] = [*calls.get(node, ()), each]
         return calls
 
     def _reused(self, reused: Reused) -> Mapping[str, Sequence[ModelCall]]:
         own = [each for each in reused.calls if type(each) is ModelCall]
-        known = {reused.node: own} if own else {}
+        own_calls = {reused.node: own} if own else {}
         if own and not self._whole and all(each.prompt_tokens is not None for each in own):
-            return known
+            return own_calls
         place = reused.run_id, reused.node  # A container, or calls that only the text tells the size of.
-        if place in self._asked:
-            return known
-        self._asked.add(place)
-        return self._sum_up(self._records_of(reused.run_id), reused.node) or known
+        if place in self._visits:
+            return own_calls
+        self._visits.add(place)
+        return self._sum_up(self._records_of(reused.run_id), reused.node) or own_calls
 
     def _records_of(self, run_id: str) -> Mapping[str, Sequence[Any]]:
         if run_id not in self._records:
@@ -267,13 +269,13 @@ class NeededCalls:
 
 def _last_records(events: Iterable[Event]) -> Mapping[str, Sequence[Any]]:
     """Node → what it recorded on the way to its end; attempts that were repeated are left out."""
-    attempts, found = Attempts(), dict[str, Sequence[Any]]()
+    attempts, records = Attempts(), dict[str, Sequence[Any]]()
     for event in events:
         if isinstance(event, NodeStarted):
-            found.pop(event.node, None)
+            records.pop(event.node, None)
         elif isinstance(event, NodeRecorded):
             attempts.add(event.node, event.record)
         elif isinstance(event, NodeFinished | NodeFailed):
-            found[event.node] = list(attempts.of(event.node))
+            records[event.node] = list(attempts.of(event.node))
             attempts.finish(event.node)
-    return found | {node: attempts.of(node) for node in attempts if node not in found}
+    return records | {node: attempts.of(node) for node in attempts if node not in records}
