@@ -311,7 +311,7 @@ class Flow(Drawable):
 
         options = RunOptions(limits=limits, labels=labels)
         check_arguments(Flow.run_many, locals())
-        with _opened(store, durability) as journals:
+        with _open_store(store, durability) as journals:
             row_set = open_row_set(self.plan, journals, name or "rows", name or "", fresh=fresh or name is None)
             runs = RowRuns(
                 plan=self.plan,
@@ -399,7 +399,7 @@ class Flow(Drawable):
         options = RunOptions(
             run_id=run_id, session=session, reuse=reuse, limits=limits, labels=labels, live=_hear(live)
         )
-        return open_stream(_opened(store, durability), partial(self._start, inputs), options, tokens=tokens)
+        return open_stream(_open_store(store, durability), partial(self._start, inputs), options, tokens=tokens)
 
     @names_arguments
     def stream_resume(
@@ -425,7 +425,7 @@ class Flow(Drawable):
             repeat_failed_items=repeat_failed_items,
             live=_hear(live),
         )
-        return open_stream(_opened(store, durability), partial(self._resume, run_id), options, tokens=tokens)
+        return open_stream(_open_store(store, durability), partial(self._resume, run_id), options, tokens=tokens)
 
     @names_arguments
     async def fork(
@@ -479,7 +479,7 @@ class Flow(Drawable):
         a worker go on with it, as `flowengine approve` and the viewer do.
         """
         options = RunOptions(limits=limits, live=_hear(live))
-        with _opened(store, durability) as journals:
+        with _open_store(store, durability) as journals:
             run_id = journals.find(run_id)
             reply = await answer(journals, run_id, node, choice, comment=comment, by=by, form=form)
             if reply.writer is not None:
@@ -503,7 +503,7 @@ class Flow(Drawable):
 
 
 async def _run_in(store: Store, durability: Durability, begin: Callable[[JournalStore], Awaitable[Run]]) -> Run:
-    with _opened(store, durability) as journals:
+    with _open_store(store, durability) as journals:
         return _keep_run(await begin(journals), store)
 
 
@@ -560,7 +560,7 @@ def _make_agent_node(step: Agent | RoutingAgent | EvaluationAgent, name: str, st
 
 
 @contextmanager
-def _opened(store: Store, durability: Durability) -> Generator[JournalStore]:
+def _open_store(store: Store, durability: Durability) -> Generator[JournalStore]:
     """A store as given, or the store of a URL for as long as the block lasts."""
     journals = as_store(store, durability)
     try:

@@ -77,7 +77,7 @@ class RunRecord(Drawable):
         return fold_events(self.events)
 
     @cached_property
-    def _started(self) -> RunStarted:
+    def _start_event(self) -> RunStarted:
         first = self.events[0] if self.events else None
         if not isinstance(first, RunStarted):
             raise StoreCorruptError("the run's record does not begin with its start")
@@ -92,22 +92,22 @@ class RunRecord(Drawable):
     @property
     def run_id(self) -> str:
         """Its id in the store."""
-        return self._started.run_id
+        return self._start_event.run_id
 
     @property
     def flow(self) -> str:
         """The flow's name."""
-        return self._started.flow
+        return self._start_event.flow
 
     @property
     def path(self) -> str | None:
         """The flow file, as it was given; None for a flow built in Python."""
-        return self._started.path
+        return self._start_event.path
 
     @property
     def labels(self) -> Mapping[str, str]:
         """Label → value, as they were given."""
-        return labels_of(self._started)
+        return labels_of(self._start_event)
 
     @property
     def status(self) -> RunStatus:
@@ -117,7 +117,7 @@ class RunRecord(Drawable):
     @property
     def started(self) -> float:
         """Unix seconds."""
-        return self._started.at
+        return self._start_event.at
 
     @property
     def finished(self) -> float | None:
@@ -128,7 +128,7 @@ class RunRecord(Drawable):
     @property
     def inputs(self) -> Mapping[str, Any]:
         """Input → value, with the defaults of what was not given."""
-        return self._started.inputs
+        return self._start_event.inputs
 
     @property
     def outputs(self) -> Mapping[str, Any]:

@@ -73,7 +73,7 @@ class _Wish(NamedTuple):
 
     is_async: bool
     seconds: float | None
-    """That it waits before it takes a 202."""
+    """The seconds for which it waits before it takes a 202."""
     is_stream: bool
 
     @classmethod

@@ -66,14 +66,14 @@ LABELS: Final = _list_schema(
 )
 """Labels that runs are looked for by, each as NAME=VALUE."""
 POSITION: Final[Schema] = {"type": "integer", "minimum": 0, "maximum": 999_999_999}
-"""Of an event in a run."""
+"""The position of an event in its run."""
 MALFORMED: Final = "What was sent is no request, or its body no JSON."
 UNREADABLE_BODY: Final[Mapping[int, str]] = {
     413: "The body is too large.",
     415: "The body has another media type or encoding than JSON.",
     422: "The body does not fit.",
 }
-"""What an operation that takes a body may answer."""
+"""Problems of an operation that takes a body, by status."""
 
 START: Final = _object_schema(
     {"flow": {"type": "string", "description": "A name of `GET /api/flows`."}},

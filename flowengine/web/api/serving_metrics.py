@@ -22,7 +22,7 @@ _SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 
 
 
 class ServingMetrics:
-    """Of one server."""
+    """The metrics of one server."""
 
     media_type: Final = CONTENT_TYPE_LATEST
 

@@ -27,15 +27,15 @@ class ServingParts:
     metrics: ServingMetrics
     callbacks: CallbackSender
     project: Project | None
-    """Where webhooks are listed."""
+    """The project that lists the webhooks."""
     environ: Mapping[str, str] = field(repr=False)
-    """Where secrets are looked up."""
+    """Variables in which secrets are looked up."""
     max_body: int
     """Bytes of a request's body."""
     mcp_patience: float
     """Seconds after which a call of an MCP tool hands back the id of its run."""
     mcp_on_cancel: Literal["cancel", "detach"]
-    """What becomes of the run of a call of an MCP tool that is cancelled."""
+    """Whether the run of a cancelled call of an MCP tool is cancelled or goes on."""
 
 
 class MountedRoutes(NamedTuple):
@@ -48,4 +48,4 @@ class MountedRoutes(NamedTuple):
     """Beginning of a path → how an error is answered there that a request meets before its handler; elsewhere it is a
     problem object."""
     life: Callable[[], AbstractAsyncContextManager[object]] | None = None
-    """What is to be open while the server runs."""
+    """Makes the context that is open while the server runs."""

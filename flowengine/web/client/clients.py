@@ -180,7 +180,7 @@ class Client:
         self._stack = ExitStack()
         self._portal: BlockingPortal | None = None
         self._following = set[Future[None]]()
-        """What `follow` has under way: the client's end would wait for it."""
+        """Calls of `follow` under way: the client's end would wait for them."""
 
     def __enter__(self) -> Client:
         with ExitStack() as opening:  # Closed again where the client cannot be opened.

@@ -91,7 +91,7 @@ class ServerBackend:
                         if progress is not None:
                             yield progress
         except (NoConnectionError, BrokenExchangeError, IncompleteAnswerError, OSError) as error:
-            raise self._broken(error) from error
+            raise self._connection_error(error) from error
 
     async def answer(self, run_id: str, question: str | None, choice: str, form: Any, comment: str) -> None:
         body: dict[str, Any] = {"choice": choice, "comment": comment}
@@ -132,7 +132,7 @@ class ServerBackend:
                     raise ClientError(f"no server answers at {self}: {error}") from error
             except (BrokenExchangeError, OSError) as error:
                 if is_last or not may_repeat or (isinstance(error, BrokenExchangeError) and error.is_final):
-                    raise self._broken(error) from error
+                    raise self._connection_error(error) from error
             else:
                 if reply.status < 300:
                     return reply.data
@@ -159,7 +159,7 @@ class ServerBackend:
                 raise ClientError(str(error)) from error
         return HttpCall(f"{self._base}{path}", fields, data, method)
 
-    def _broken(self, error: Exception) -> ClientError:
+    def _connection_error(self, error: Exception) -> ClientError:
         return ClientError(f"the connection to {self} broke: {str(error) or f'it was silent for {_SILENCE:g} s'}")
 
     def __str__(self) -> str:

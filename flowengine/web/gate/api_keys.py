@@ -36,7 +36,7 @@ _SHARE: Final = 10
 """A run of a flow without a limit of its own reserves that part of what is left of the day's budget, so that runs at
 once never use all of it up."""
 _LEAST: Final = 0.01
-"""Of the day's budget; what is less than that is as good as spent."""
+"""Share of the day's budget below which the rest is as good as spent."""
 _ROUNDING: Final = 1e-9
 """Dollars that sums of floats may be off by."""
 _SOON: Final = 2

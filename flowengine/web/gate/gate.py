@@ -25,7 +25,7 @@ class Door(Protocol):
     """One server's way in: whom it admits, and how it answers whom it does not."""
 
     headers: Mapping[str, str]
-    """Of each answer whose handler says nothing else."""
+    """Headers of each answer whose handler sets no others."""
 
     async def admit(self, head: RequestHead, scope: Scope) -> FlowCaller | Response | None:
         """The caller, if there are several; or an answer in the app's place. Raises where the request is refused."""

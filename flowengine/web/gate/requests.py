@@ -67,7 +67,7 @@ def _parse_pairs(body: bytes) -> Sequence[tuple[str, str]]:
 
 
 def _unquote(text: str) -> str:
-    """As `urllib.parse.unquote`, which takes ten times as long for megabytes of `%` without digits behind."""
+    """Decodes like `urllib.parse.unquote`, which takes ten times as long for megabytes of `%` without digits behind."""
     return _ESCAPED.sub(lambda at: bytes.fromhex(at[0].replace("%", "")).decode(errors="replace"), text)
 
 
@@ -176,7 +176,7 @@ async def read_own_form(request: Request, most: int = _MAX_FORM_BYTES) -> Mappin
 
 
 async def read_own_pairs(request: Request, most: int = _MAX_FORM_BYTES) -> Sequence[tuple[str, str]]:
-    """As `read_own_form`, in their order, those too that are there several times."""
+    """Reads one of our own forms like `read_own_form`, but as pairs in their order, repeated names included."""
     _expect_media_type(request, FORM)
     pairs = _parse_pairs(await read_body(request, most))
     token = dict(pairs).get("token", "").encode("utf-8", "replace")
@@ -193,7 +193,7 @@ class ServerParts(NamedTuple):
     by: str
     """Who answers in the pages."""
     options: Sequence[str] = ()
-    """What commands need so that they find the same store."""
+    """Options with which a command finds the same store."""
     read_only: bool = False
 
 

@@ -43,7 +43,7 @@ __all__ = [
 
 LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 ANSWERS: Final = "/answer/"
-"""Where the pages of signed links are: a link says itself who answers what."""
+"""Path of the pages of signed links: a link says itself who answers what."""
 
 _HOST: Final = re.compile(r"(?:\[(?P<address>[0-9A-Fa-f:.]+)\]|(?P<name>[^\s:@/\\?#\[\]]+))(?::[0-9]{0,5})?")
 _SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})

@@ -69,7 +69,7 @@ class _Message(NamedTuple):
 
 
 class CallbackSender:
-    """Of one store; `run` sends until it is cancelled."""
+    """Sends the call-backs of the runs of one store; `run` sends until it is cancelled."""
 
     def __init__(
         self,
@@ -235,7 +235,7 @@ class CallbackSender:
         return str(exchange.answer.status)
 
     def _pending(self, record: RunRecord, state: Mapping[str, Any]) -> tuple[Sequence[_Message], list[float]]:
-        """What is to be sent now, and when the other messages are that no server has taken yet."""
+        """Returns the messages to be sent now, and the due times of the others that no server has taken yet."""
         messages = state["messages"]
         tries = [
             (each, messages.get(each.id, {}).get("next", 0.0))

@@ -78,12 +78,12 @@ def verify(
 
 
 class _SignedCall(NamedTuple):
-    """What a call says of its signature."""
+    """The signature of a call, and what it covers."""
 
     signatures: Sequence[str]
     """The signatures, one of which has to be right."""
     content: bytes
-    """What is signed."""
+    """The signed bytes."""
     prefix: str
     """Before the code of the content."""
     moment: str | None = None
@@ -117,7 +117,7 @@ def _hmac(secret: bytes, signed: bytes) -> bytes:
 
 
 def _expect_any(candidates: Sequence[str], expected: Sequence[bytes]) -> None:
-    """Raise unless one of those given is one of those wanted."""
+    """Raises unless one of the candidates is one of those expected."""
     texts = [each.encode("utf-8", "replace") for each in candidates]
     if not any(hmac.compare_digest(text, each) for text in texts for each in expected):
         raise SignatureError("the signature is missing or wrong")

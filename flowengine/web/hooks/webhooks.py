@@ -51,7 +51,7 @@ def make_webhook_routes(parts: ServingParts) -> MountedRoutes:
 _MAX_UNPROVED: Final = 262_144
 """Bytes of a body that is read before its signature was."""
 _ROOM: Final = BodyRoom(32 * 2**20)
-"""Of all bodies together that are read before their signatures were."""
+"""Room for all bodies together that are read before their signatures were."""
 
 
 async def _take_call(parts: ServingParts, rule: WebhookRule, secrets: Sequence[bytes], request: Request) -> Response:

@@ -17,7 +17,7 @@ from visualize.viewer.html import whole
 __all__ = ["read_contents"]
 
 _MOST_BYTES: Final = 8_000_000
-"""Of all files of a result: a message is held in memory by both sides."""
+"""Bytes of all files of a result: a message is held in memory by both sides."""
 
 
 def read_contents(files: Iterable[FileValue]) -> Sequence[types.ContentBlock]:

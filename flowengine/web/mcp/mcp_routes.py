@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["make_mcp_routes"]
 
 _MAX_SESSIONS: Final = 1_000
-"""Of one caller."""
+"""Sessions of one caller, at most."""
 _IDLE: Final = 30 * 60.0
 """Seconds without a request after which a session of the protocol ends."""
 

@@ -58,7 +58,7 @@ class McpSettings:
     patience: float = _PATIENCE
     """Seconds after which a call hands back the id of a run that goes on."""
     on_cancel: OnCancel = "cancel"
-    """What becomes of the run of a call that is cancelled."""
+    """Whether the run of a cancelled call is cancelled or goes on."""
     by: str = ""
     """Who answers, where no key tells it."""
 

@@ -134,7 +134,7 @@ def make_flow_tool(name: str, flow: Flow) -> types.Tool:
 
 
 def _result_schema(flow: Flow) -> dict[str, Any]:
-    """Of the structured result: how the run stands, with the outputs once there are any."""
+    """Returns the schema of the structured result: how the run stands, with the outputs once there are any."""
     outputs = {key: value for key, value in outputs_schema_of(flow).items() if key != "required"}
     return {
         "type": "object",

@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 MOST_MESSAGES: Final = 2_000
-"""Of a conversation."""
+"""Messages of a conversation, at most."""
 
 
 class OpenAiError(FlowEngineError):

@@ -32,7 +32,7 @@ _STATUSES: Final[Mapping[str, str]] = {
 
 
 def keep_settings(call: ChatCall) -> Mapping[str, Any]:
-    """What is kept with the run, so that the response can be found again."""
+    """Returns the settings to keep with the run, so that the response can be found again."""
     return {_RESPONSE: {**ResponseSettings.of(call)._asdict()}} if call.store else EMPTY
 
 

@@ -47,7 +47,7 @@ class AnswerDesk:
     """The services that a server offers to the pages of links."""
 
     environ: Mapping[str, str] = field(repr=False)
-    """Where the secret of links is."""
+    """Variables, one of which holds the secret of links."""
     service: RunService
 
 

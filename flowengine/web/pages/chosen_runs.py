@@ -26,7 +26,7 @@ __all__ = ["act_on_chosen", "keep_note", "pack_runs"]
 _MOST: Final = 500
 """Runs that are chosen at once."""
 _MOST_BYTES: Final = 200_000_000
-"""Of an export."""
+"""Bytes of an export, at most."""
 
 
 async def act_on_chosen(request: Request) -> Response:

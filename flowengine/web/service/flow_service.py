@@ -244,12 +244,12 @@ class FlowService(RunService):
         asked: float | None = None,
         caller: FlowCaller | None = None,
     ) -> TakenAnswer:
-        """As `RunService.answer`, of a run that the caller may know."""
+        """Answers like `RunService.answer`, in a run that the caller may know."""
         await self.outcome(run_id, caller)
         return await super().answer(run_id, question, choice, values, by, comment=comment, asked=asked)
 
     async def resume(self, run_id: str, options: RunOptions = DEFAULTS, *, caller: FlowCaller | None = None) -> None:
-        """As `RunService.resume`, of a run that the caller may know, and within what it may spend."""
+        """Resumes like `RunService.resume`, a run that the caller may know, and within what it may spend."""
         events = await self.follower.events(run_id)
         check_access(RunOutcome.of(events), caller)
         async with self._settling:
@@ -263,7 +263,7 @@ class FlowService(RunService):
             await super().resume(run_id, options)
 
     async def cancel(self, run_id: str, caller: FlowCaller | None = None) -> None:
-        """As `RunService.cancel`, of a run that the caller may know."""
+        """Cancels like `RunService.cancel`, a run that the caller may know."""
         await self.outcome(run_id, caller)
         await super().cancel(run_id)
 
@@ -315,7 +315,7 @@ class FlowService(RunService):
             done.set()
 
     async def _begin_within(self, caller: FlowCaller, start: RunStart, tokens: bool) -> bool:
-        """As `begin`, within what the caller may spend today."""
+        """Begins a run within what the caller may spend today."""
         await self._settle_ended(caller)
         limit = start.flow.plan.limits.bounds.cost_usd
         grant, day = await anyio.to_thread.run_sync(self.budgets.reserve, caller, start.run_id, limit)

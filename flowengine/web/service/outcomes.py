@@ -55,7 +55,7 @@ NODE_STATES: Final[Mapping[type[Any], str]] = {
     NodeSkipped: "skipped",
     NodeCancelled: "cancelled",
 }
-"""What callers are told of a node when an event of it comes."""
+"""Event of a node → the state that callers read."""
 
 
 class AccessError(FlowEngineError):
@@ -134,7 +134,7 @@ class RunOutcome(NamedTuple):
 
     @classmethod
     def between(cls, started: RunStarted, end: RunFinished, questions: Sequence[Question] = ()) -> RunOutcome:
-        """Of a run's first event and its last."""
+        """Makes the outcome from a run's first event and its last."""
         return cls(
             started.run_id,
             started.flow,

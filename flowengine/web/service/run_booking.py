@@ -17,7 +17,7 @@ from flowengine.web.service.outcomes import CALLER, RunOutcome, read_call, start
 __all__ = ["DAY", "book_run", "cost_of"]
 
 DAY: Final = "day"
-"""Where the setting of a run says of which day's budget it is."""
+"""Key of a run's setting that names the day whose budget it spends."""
 
 
 def book_run(budgets: DayBudgets, events: Sequence[Event]) -> None:
@@ -29,5 +29,5 @@ def book_run(budgets: DayBudgets, events: Sequence[Event]) -> None:
 
 
 def cost_of(events: Sequence[Event]) -> float:
-    """What a run counts for: what is on record, and at their most the calls whose answers never came."""
+    """Returns the cost a run counts for: what is on record, and at their most the calls whose answers never came."""
     return RunRecord(events).usage.most_usd + History(events).unrecorded_usd

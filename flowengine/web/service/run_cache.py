@@ -51,7 +51,7 @@ class _CachedRun:
         self.lock = threading.Lock()
         self.reading: Reading | None = None
         self.made: dict[str, tuple[int, bytes]] = {}
-        """What → how many events it was made of, and itself."""
+        """Kind of content → how many events it was made of, and the content."""
 
     @property
     def size(self) -> int:

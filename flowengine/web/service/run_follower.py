@@ -38,7 +38,7 @@ _MAX_THREADS: Final = 4
 
 
 class RunFollower:
-    """Of one store."""
+    """Follows the runs of one store."""
 
     def __init__(
         self,
@@ -162,7 +162,7 @@ class RunFollower:
             watch.end()
 
     async def events(self, run_id: str, after: int = 0, until: int | None = None) -> Sequence[Event]:
-        """Of the store, to look at."""
+        """Returns events of the store, to look at."""
         if not run_id.isprintable():  # A store may be unable to look for it: half a surrogate pair, a NUL.
             raise no_run_of_yours(run_id)
 
@@ -183,7 +183,7 @@ class RunFollower:
 
 
 class _OtherProcess:
-    """What the agents of a run of another process write, as that process shows it."""
+    """The tokens that agents write in a run of another process, as that process shows them."""
 
     def __init__(self, store: JournalStore, run_id: str) -> None:
         self._store = store

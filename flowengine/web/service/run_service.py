@@ -232,7 +232,7 @@ class RunService:
         raise JournalError(f"run '{run_id}' cannot be cancelled: {how}")
 
     async def events(self, run_id: str, after: int = 0) -> Sequence[Event]:
-        """What the store has of the run; `RunNotFoundError` where there is none."""
+        """Returns the stored events of a run; `RunNotFoundError` where there is none."""
         return await self.follower.events(run_id, after)
 
     def drives(self, run_id: str) -> bool:

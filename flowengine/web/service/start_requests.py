@@ -32,7 +32,7 @@ def run_id_of_key(run_key: str, flow: str, caller: str | None) -> str:
 
 
 def digest(value: Any) -> str:
-    """Of a value as JSON; the order of names does not count."""
+    """Returns the digest of a value as JSON; the order of names does not count."""
     try:
         text = json.dumps(to_json_value(value), sort_keys=True)
     except RecursionError:
