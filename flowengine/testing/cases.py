@@ -53,16 +53,16 @@ def find_unmet(expect: ExpectSpec, run: Run, calls: Calls | None = None) -> list
         *_check_path(expect, run),
         *_check_outputs(expect, run),
         *_check_prompts(expect, calls),
-        *_check_calls(expect, [call for found in calls.values() for call in found]),
+        *_check_calls(expect, [call for calls_of_node in calls.values() for call in calls_of_node]),
     ]
 
 
 def _calls_of(run: Run) -> Calls:
-    found: dict[str, list[ModelCall]] = {}
+    calls: dict[str, list[ModelCall]] = {}
     for event in run.events:
         if isinstance(event, NodeRecorded) and type(event.record) is ModelCall:
-            found.setdefault(event.node, []).append(event.record)
-    return found
+            calls.setdefault(event.node, []).append(event.record)
+    return calls
 
 
 def _check_status(expect: ExpectSpec, run: Run) -> Iterator[Unmet]:
@@ -83,14 +83,14 @@ def _check_path(expect: ExpectSpec, run: Run) -> Iterator[Unmet]:
         if result is None:
             yield ("route", node), f"'{node}' was to choose '{label}'; it {describe_fate(run, node)}"
             continue
-        chosen = result.routing.next_route if isinstance(result.routing, RoutingResult) else result.route
-        if label not in (chosen, result.route):
-            yield ("route", node), f"'{node}' was to choose '{label}', and it chose '{chosen}'"
+        route = result.routing.next_route if isinstance(result.routing, RoutingResult) else result.route
+        if label not in (route, result.route):
+            yield ("route", node), f"'{node}' was to choose '{label}', and it chose '{route}'"
     for node, cause in expect.skipped.items():
         part = run.nodes.get(node)
         if part is None or part.status != "skipped" or cause not in ("", part.cause):
-            wanted = f" ({cause})" if cause else ""
-            yield ("skipped", node), f"'{node}' was to be skipped{wanted}; it {describe_fate(run, node)}"
+            reason = f" ({cause})" if cause else ""
+            yield ("skipped", node), f"'{node}' was to be skipped{reason}; it {describe_fate(run, node)}"
 
 
 # --- Claims about outputs
@@ -109,12 +109,12 @@ def _check_outputs(expect: ExpectSpec, run: Run) -> Iterator[Unmet]:
 
 
 def _describe_difference(matcher: Matcher, value: Any) -> str:
-    """What is wrong with a value; empty where it is as claimed."""
+    """Says how a value differs from the claim; empty where it does not."""
     if matcher.kind == "contains":
         return _describe_lack(matcher.value, value)
     if matcher.kind == "matches":
-        held = re.search(matcher.value, _to_text(value)) is not None
-        return "" if held else f"was to match /{matcher.value}/, found {_format_value(value)}"
+        is_match = re.search(matcher.value, _to_text(value)) is not None
+        return "" if is_match else f"was to match /{matcher.value}/, found {_format_value(value)}"
     return "" if _is_equal(matcher.value, value) else _describe_unequal(matcher.value, value)
 
 
@@ -143,10 +143,10 @@ def _describe_lack(claim: Any, value: Any) -> str:
     return f"was to contain {', '.join(_format_value(each) for each in missing)}, found {_format_value(value)}"
 
 
-def _describe_unequal(expected: Any, found: Any) -> str:
-    if not (isinstance(expected, str) and isinstance(found, str) and "\n" in expected + found):
-        return f"was to be {_format_value(expected)}, found {_format_value(found)}"
-    lines = unified_diff(expected.splitlines(), found.splitlines(), "expected", "found", lineterm="", n=2)
+def _describe_unequal(expected: Any, value: Any) -> str:
+    if not (isinstance(expected, str) and isinstance(value, str) and "\n" in expected + value):
+        return f"was to be {_format_value(expected)}, found {_format_value(value)}"
+    lines = unified_diff(expected.splitlines(), value.splitlines(), "expected", "found", lineterm="", n=2)
     return "\n".join(["is another text than expected", *lines])
 
 
@@ -164,18 +164,20 @@ def _format_value(value: Any) -> str:
 
 def _check_prompts(expect: ExpectSpec, calls: Calls) -> Iterator[Unmet]:
     for node, matcher in expect.prompts.items():
-        asked = [call for path, found in calls.items() if node in (path, file_path(path)) for call in found]
-        if not asked:
+        matching = [
+            call for path, node_calls in calls.items() if node in (path, file_path(path)) for call in node_calls
+        ]
+        if not matching:
             yield ("prompts", node), f"'{node}' was to ask a model, and it asked none"
             continue
-        texts = dict.fromkeys(text for call in asked for text in _texts_of(call))
+        texts = dict.fromkeys(text for call in matching for text in _texts_of(call))
         problem = _describe_difference(matcher, "\n\n".join(texts))
         if problem:
             yield ("prompts", node), f"the prompt of '{node}' {problem}"
 
 
 def _texts_of(call: ModelCall) -> Iterator[str]:
-    """What each message says to the model; parts that are no text are left out."""
+    """The text of each message to the model; parts that are no text are left out."""
     for message in call.messages:
         content = message.get("content")
         parts = cast("Sequence[Any]", content if isinstance(content, list | tuple) else [{"text": content}])
@@ -196,11 +198,11 @@ def _check_calls(expect: ExpectSpec, calls: Sequence[ModelCall]) -> Iterator[Unm
 
 
 def _check_cost(most: float, calls: Sequence[ModelCall]) -> Iterator[Unmet]:
-    known = [call.cost_usd for call in calls if call.cost_usd is not None]
-    if sum(known) > most:
-        yield ("cost_usd_at_most",), f"at most ${most:g} was expected, and the calls cost ${sum(known):.6g}"
-    elif len(known) < len(calls):
-        unknown = len(calls) - len(known)
+    costs = [call.cost_usd for call in calls if call.cost_usd is not None]
+    if sum(costs) > most:
+        yield ("cost_usd_at_most",), f"at most ${most:g} was expected, and the calls cost ${sum(costs):.6g}"
+    elif len(costs) < len(calls):
+        unknown = len(calls) - len(costs)
         yield ("cost_usd_at_most",), f"at most ${most:g} was expected, and of {unknown} calls the price is not known"
 
 
@@ -264,13 +266,15 @@ async def _run_to_end(flow: Flow, case: FlowCaseSpec) -> Run:
     store = MemoryStore()
     run = await flow.run(case.inputs, store=store)
     while run.status == "waiting":
-        asked = [node for node in open_questions(run.events) if _find_approval(case, node) is not None]
-        if not asked:
+        questions = [node for node in open_questions(run.events) if _find_approval(case, node) is not None]
+        if not questions:
             break
-        for node in asked:
-            given = _find_approval(case, node)
-            assert given is not None  # Only such nodes are asked for.
-            await answer(store, run.id, node, given.choice, comment=given.comment, by=given.by, form=given.form)
+        for node in questions:
+            approval = _find_approval(case, node)
+            assert approval is not None  # Only such nodes are asked for.
+            await answer(
+                store, run.id, node, approval.choice, comment=approval.comment, by=approval.by, form=approval.form
+            )
         run = await flow.resume(run.id, store=store)
     return run
 
@@ -279,33 +283,33 @@ def _find_approval(case: FlowCaseSpec, node: str) -> ApprovalAnswer | None:
     """For this very round, item or call, else for the node or its tool wherever it asks."""
     for path in (node, file_path(node)):
         first = ":".join(path.split(":")[:2])
-        if (found := case.approvals.get(path) or case.approvals.get(first)) is not None:
-            return found
+        if (approval := case.approvals.get(path) or case.approvals.get(first)) is not None:
+            return approval
     return None
 
 
 def _open_source(test: FlowTest, case: FlowCaseSpec, mode: Mode | None) -> Script | Cassette | FlowError:
-    """Where the answers of a case come from."""
+    """Opens the source of a case's answers."""
     if case.cassette is None:
-        return Script({node: _to_answers(given) for node, given in case.answers.items()})
+        return Script({node: _to_answers(entry) for node, entry in case.answers.items()})
     try:
         return Cassette(test.path.parent / case.cassette, mode)
     except FlowError as error:
         return error
 
 
-def _to_answers(given: Any) -> Any:
+def _to_answers(entry: Any) -> Any:
     """Answers as scripts have them."""
-    if isinstance(given, list):
-        return [_to_answer(each, number) for number, each in enumerate(cast("list[Any]", given), 1)]
-    return _to_answer(given, 1)
+    if isinstance(entry, list):
+        return [_to_answer(each, number) for number, each in enumerate(cast("list[Any]", entry), 1)]
+    return _to_answer(entry, 1)
 
 
-def _to_answer(given: Any, number: int) -> Any:
-    if is_map(given) and "tool" in given and given.keys() <= {"tool", "arguments"}:
-        arguments = json.dumps(given.get("arguments", {}), ensure_ascii=False)
-        return ToolRequest(f"call_{number}", str(given["tool"]), arguments)
-    return given
+def _to_answer(entry: Any, number: int) -> Any:
+    if is_map(entry) and "tool" in entry and entry.keys() <= {"tool", "arguments"}:
+        arguments = json.dumps(entry.get("arguments", {}), ensure_ascii=False)
+        return ToolRequest(f"call_{number}", str(entry["tool"]), arguments)
+    return entry
 
 
 def _make_finding(test: FlowTest, at: KeyPath, message: str) -> CaseFinding:

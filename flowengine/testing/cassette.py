@@ -41,35 +41,35 @@ class CassetteMismatchError(PermanentModelError):
     """The cassette has no answer for this call, and may not record one."""
 
 
-def make_mismatch(path: Path, mode: str, calls: Sequence[Call], asked: Call) -> CassetteMismatchError:
+def make_mismatch(path: Path, mode: str, calls: Sequence[Call], request: Call) -> CassetteMismatchError:
     """The error for a call that has no answer left."""
-    who = f" of '{asked.node}'" if asked.node else ""
+    who = f" of '{request.node}'" if request.node else ""
     again = "; record it with --cassettes=new (or FLOWENGINE_CASSETTES=new), everything anew with 'all'"
     if not calls:
         there = "holds no calls" if path.exists() else "does not exist"
         return CassetteMismatchError(f"the cassette {path} {there}, and mode '{mode}' records nothing{again}")
-    equal = sum(call.key == asked.key for call in calls)
+    equal = sum(call.key == request.key for call in calls)
     if equal:
         times = "once" if equal == 1 else f"{equal} times"
         return CassetteMismatchError(f"the cassette {path} has this call{who} {times}, and it came once more{again}")
     return CassetteMismatchError(
         f"the cassette {path} has no answer for this call{who}{again}. The nearest recorded request differs:\n"
-        f"{_format_difference(calls, asked)}"
+        f"{_format_difference(calls, request)}"
     )
 
 
-def _format_difference(calls: Sequence[Call], asked: Call) -> str:
-    lines = _request_lines(asked)
-    number, nearest = max(enumerate(calls), key=lambda each: _measure_likeness(each[1], asked, lines))
+def _format_difference(calls: Sequence[Call], request: Call) -> str:
+    lines = _request_lines(request)
+    number, nearest = max(enumerate(calls), key=lambda each: _measure_likeness(each[1], request, lines))
     where = f"recorded: call {number + 1}" + (f" of '{nearest.node}'" if nearest.node else "")
     diff = list(unified_diff(_request_lines(nearest), lines, where, "asked now", lineterm="", n=2))
     rest = len(diff) - _MAX_DIFF_LINES
     return "\n".join([*diff[:_MAX_DIFF_LINES], *([f"… and {rest} more lines"] if rest > 0 else [])])
 
 
-def _measure_likeness(call: Call, asked: Call, lines: Sequence[str]) -> tuple[bool, float]:
+def _measure_likeness(call: Call, request: Call, lines: Sequence[str]) -> tuple[bool, float]:
     """The same node before all others, then the share of equal lines."""
-    return call.node == asked.node, SequenceMatcher(None, _request_lines(call), lines, autojunk=False).ratio()
+    return call.node == request.node, SequenceMatcher(None, _request_lines(call), lines, autojunk=False).ratio()
 
 
 def _request_lines(call: Call) -> list[str]:
@@ -92,7 +92,7 @@ class Cassette:
         exists = self.path.exists()
         self.calls: list[Call] = read_cassette(self.path) if exists and self.mode != "all" else []
         self.records = self.mode in ("new", "all") or (self.mode == "once" and not exists)
-        self._left = list(self.calls)
+        self._unplayed = list(self.calls)
         self._order: dict[str, int] = {}
 
     def around(self, flow: Flow) -> Flow:
@@ -113,11 +113,11 @@ class Cassette:
         `models`: the names under which it may have been recorded.
         """
         keys = {Call(replace(request, model=name), Reply("")).key for name in models}
-        found = [call for call in self._left if call.key in keys]
-        if not found:
+        matches = [call for call in self._unplayed if call.key in keys]
+        if not matches:
             return None
-        call = next((each for each in found if each.node == node), found[0])
-        self._left.remove(call)
+        call = next((each for each in matches if each.node == node), matches[0])
+        self._unplayed.remove(call)
         return call.reply
 
     def keep(self, call: Call) -> None:
@@ -144,7 +144,7 @@ class _CassetteModel:
         self._cassette = cassette
         self._settings = settings
         self._node = node
-        self._opened: Model | None = None
+        self._source_model: Model | None = None
 
     @property
     def name(self) -> str:
@@ -185,10 +185,10 @@ class _CassetteModel:
         if not self._cassette.records:
             raise self._cassette.refuse(request, self._node)
         model = self._model()
-        asked = replace(request, model=model.name)
+        full_request = replace(request, model=model.name)
         with allow_requests():
-            reply = await model.complete(asked)
-        self._cassette.keep(Call(asked, reply, self._node))
+            reply = await model.complete(full_request)
+        self._cassette.keep(Call(full_request, reply, self._node))
         return reply
 
     def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[str | Reply]]:
@@ -198,15 +198,15 @@ class _CassetteModel:
     def _detect_model(self, model: str | None = None) -> tuple[str, str]:
         """Provider and name of the model, or of the default one."""
         around = self._settings.surroundings
-        written = default_model(around.environ).name if model is None else model
+        name = default_model(around.environ).name if model is None else model
         try:
-            return find_meaning(written, around.models, around.environ, around.default_provider).choice[:2]
+            return find_meaning(name, around.models, around.environ, around.default_provider).choice[:2]
         except ModelConfigError:
             if self._cassette.records:
                 raise
             # Whose the name is was known where the call was recorded.
-            calls = (call for call in self._cassette.calls if call.request.model == written)
-            return next((call.reply.provider for call in calls if call.reply.provider), "unknown"), written
+            calls = (call for call in self._cassette.calls if call.request.model == name)
+            return next((call.reply.provider for call in calls if call.reply.provider), "unknown"), name
 
     def _names(self, name: str) -> tuple[str, ...]:
         """A seat without a chosen model takes what was recorded with any: the default depends on the machine."""
@@ -215,9 +215,9 @@ class _CassetteModel:
         return tuple(dict.fromkeys([name, *(call.request.model for call in self._cassette.calls)]))
 
     def _model(self) -> Model:
-        if self._opened is None:
-            self._opened = open_model(self._settings)[0]
-        return self._opened
+        if self._source_model is None:
+            self._source_model = open_model(self._settings)[0]
+        return self._source_model
 
 
 def _is_shaped(call: Call) -> bool:

@@ -138,11 +138,11 @@ class _Cassette(Keys):
 
 def read_cassette(path: Path) -> list[Call]:
     """The calls of a file; `CassetteError` says where it is damaged."""
-    found, _ = read_yaml(path, _Cassette, "a cassette", CassetteError)
-    return [Call(_to_request(each.request), _to_reply(each.reply), each.node) for each in found.calls]
+    content, _ = read_yaml(path, _Cassette, "a cassette", CassetteError)
+    return [Call(_to_request(each.request), _to_reply(each.reply), each.node) for each in content.calls]
 
 
-def _to_request(written: _Request) -> Request:
+def _to_request(entry: _Request) -> Request:
     messages = [
         Message(
             *(each.role, each.content, _to_tool_calls(each.tool_calls), each.tool_call_id),
@@ -150,27 +150,27 @@ def _to_request(written: _Request) -> Request:
             attachments=tuple(FileValue(**file.model_dump()) for file in each.attachments),
             is_error=each.is_error,
         )
-        for each in written.messages
+        for each in entry.messages
     ]
-    shape = written.model_dump(exclude={"messages"}, exclude_none=True)
+    shape = entry.model_dump(exclude={"messages"}, exclude_none=True)
     return request_of(shape, [as_dict(each) for each in messages])
 
 
-def _to_reply(written: _Reply) -> Reply:
+def _to_reply(entry: _Reply) -> Reply:
     return Reply(
-        written.content,
-        _to_tool_calls(written.tool_calls),
-        TokenUsage(**written.model_dump(include={*TokenUsage._fields})),
-        written.cost_usd,
-        written.finish_reason,
-        written.model,
-        written.provider,
-        vendor_parts=tuple(written.vendor_parts),
+        entry.content,
+        _to_tool_calls(entry.tool_calls),
+        TokenUsage(**entry.model_dump(include={*TokenUsage._fields})),
+        entry.cost_usd,
+        entry.finish_reason,
+        entry.model,
+        entry.provider,
+        vendor_parts=tuple(entry.vendor_parts),
     )
 
 
-def _to_tool_calls(written: Sequence[_ToolCall]) -> tuple[ToolRequest, ...]:
-    return tuple(ToolRequest(each.id, each.name, each.arguments) for each in written)
+def _to_tool_calls(entries: Sequence[_ToolCall]) -> tuple[ToolRequest, ...]:
+    return tuple(ToolRequest(each.id, each.name, each.arguments) for each in entries)
 
 
 # --- Writing

@@ -100,20 +100,20 @@ def faked(
 
 def function_names(flow: Flow) -> list[str]:
     """The names by which a flow's functions are faked: the nodes' paths, and the functions' own names."""
-    found: list[str] = []
+    names: list[str] = []
     for name, node in flow.plan.all_nodes.items():
         function = _find_function(node)
         if function is not None:
-            found += [name] if isinstance(node, CodeNode) else [name, getattr(function, "__name__", name)]
-    return list(dict.fromkeys(found))
+            names += [name] if isinstance(node, CodeNode) else [name, getattr(function, "__name__", name)]
+    return list(dict.fromkeys(names))
 
 
 def tool_names(flow: Flow) -> list[str]:
     """The names by which a flow's tools are faked, as far as they are known before its servers start."""
-    found = [node.tool.name for node in flow.plan.all_nodes.values() if isinstance(node, ToolNode)]
-    found += [tool.name for agent in _list_agents(flow) for each in agent.tooling.sets for tool in each.tools]
-    found += [f"{server.name}_{name}" for server in _list_servers(flow) for name in server.allow or ()]
-    return list(dict.fromkeys(found))
+    names = [node.tool.name for node in flow.plan.all_nodes.values() if isinstance(node, ToolNode)]
+    names += [tool.name for agent in _list_agents(flow) for each in agent.tooling.sets for tool in each.tools]
+    names += [f"{server.name}_{name}" for server in _list_servers(flow) for name in server.allow or ()]
+    return list(dict.fromkeys(names))
 
 
 def server_names(flow: Flow, *, open_only: bool = False) -> list[str]:
@@ -161,7 +161,7 @@ class Fakes:
         """`DefinitionError` for a fake that stands for nothing."""
         functions, tools, requests = function_names(flow), tool_names(flow), request_names(flow)
         begins, brings = tuple(f"{each}_" for each in server_names(flow, open_only=True)), brings_tools(flow)
-        for what, named, known in (
+        for what, names, existing in (
             ("calls no function", self._functions, functions),
             ("has no tool", [each for each in self._tools if not (brings or each.startswith(begins))], tools),
             ("has no request", self._http, requests),
@@ -171,9 +171,9 @@ class Fakes:
                 [*functions, *tools, *server_names(flow), *requests],
             ),
         ):
-            for name in named:
-                if name not in known:
-                    raise DefinitionError(f"flow '{flow.name}' {what} '{name}'{_format_hint(name, known)}")
+            for name in names:
+                if name not in existing:
+                    raise DefinitionError(f"flow '{flow.name}' {what} '{name}'{_format_hint(name, existing)}")
 
     def _change(self, name: str, node: FlowNode) -> FlowNode:
         if isinstance(node, AgentNode):
@@ -272,25 +272,25 @@ class Fakes:
         return refuse
 
 
-def _format_hint(name: str, known: Sequence[str]) -> str:
-    return did_you_mean(name, known) or f"; there are: {', '.join(known) or 'none'}"
+def _format_hint(name: str, existing: Sequence[str]) -> str:
+    return did_you_mean(name, existing) or f"; there are: {', '.join(existing) or 'none'}"
 
 
-def _make_function(name: str, given: FakeLike) -> Callable[..., Any]:
+def _make_function(name: str, stand_in: FakeLike) -> Callable[..., Any]:
     """The function that stands in: it takes any arguments; what it returns may be awaited."""
-    fake = given if isinstance(given, Fake) else Fake("calls" if callable(given) else "returns", given)
+    fake = stand_in if isinstance(stand_in, Fake) else Fake("calls" if callable(stand_in) else "returns", stand_in)
     if fake.kind == "calls":
         return fake.value
-    left = iter(fake.value) if fake.kind == "each" else None
+    values = iter(fake.value) if fake.kind == "each" else None
 
-    async def answer(*arguments: Any, **named: Any) -> Any:
+    async def answer(*arguments: Any, **keywords: Any) -> Any:
         if fake.kind == "fails":
             raise FakeError(str(fake.value))
-        if left is None:
+        if values is None:
             return fake.value
-        for each in left:
-            given = _make_function(name, each)(*arguments, **named) if isinstance(each, Fake) else each
-            return await given if hasattr(given, "__await__") else given
+        for each in values:
+            reply = _make_function(name, each)(*arguments, **keywords) if isinstance(each, Fake) else each
+            return await reply if hasattr(reply, "__await__") else reply
         raise FakeError(f"the fake of '{name}' has answers for {len(fake.value)} calls, and it was called once more")
 
     return answer
@@ -298,8 +298,8 @@ def _make_function(name: str, given: FakeLike) -> Callable[..., Any]:
 
 def _make_tool_run(fake: Callable[..., Any]) -> Callable[[Mapping[str, Any]], Any]:
     async def run(arguments: Mapping[str, Any]) -> ToolResult:
-        given = fake(**arguments)
-        value = await given if hasattr(given, "__await__") else given
+        reply = fake(**arguments)
+        value = await reply if hasattr(reply, "__await__") else reply
         return ToolResult(_to_text(value), value)
 
     return run
@@ -312,19 +312,19 @@ class _FakedSender(NamedTuple):
     fake: Callable[..., Any]
 
     async def send(self, request: HttpRequest, seconds: float | None, /) -> SentAnswer:
-        given = self.fake(request)
-        said = await given if hasattr(given, "__await__") else given
-        if not isinstance(said, Mapping) or not {*cast("Mapping[str, Any]", said)} <= {"status", "headers", "body"}:
+        reply = self.fake(request)
+        parts = await reply if hasattr(reply, "__await__") else reply
+        if not isinstance(parts, Mapping) or not {*cast("Mapping[str, Any]", parts)} <= {"status", "headers", "body"}:
             raise FakeError(f"the fake of '{self.name}' is a map with `status`, `headers` and `body`")
-        answer = cast("Mapping[str, Any]", said)
-        status, told, body = answer.get("status", 200), answer.get("headers", {}), answer.get("body")
-        if type(status) is not int or not isinstance(told, Mapping):
+        answer = cast("Mapping[str, Any]", parts)
+        status, extra_headers, body = answer.get("status", 200), answer.get("headers", {}), answer.get("body")
+        if type(status) is not int or not isinstance(extra_headers, Mapping):
             raise FakeError(f"the fake of '{self.name}' has a whole number as `status`, and a map as `headers`")
         media_type = "application/json"
         if isinstance(body, bytes | str):
             media_type = "text/plain" if isinstance(body, str) else "application/octet-stream"
         content = b"" if body is None else body if isinstance(body, bytes) else _to_text(body).encode()
-        headers = {"content-type": media_type, **cast("Mapping[str, Any]", told)}
+        headers = {"content-type": media_type, **cast("Mapping[str, Any]", extra_headers)}
         return SentAnswer(Answer(status, headers, content), request.url, Secrets(()))
 
 

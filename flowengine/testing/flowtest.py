@@ -103,21 +103,21 @@ def _parse_fake(value: Any) -> Any:
     """`{returns: …}` and its kin; every other value is what is returned."""
     if not is_map(value) or value.keys() != {"each"}:
         return _parse_call(value)
-    given: Any = value["each"]
-    if not isinstance(given, list):
-        raise refuse("FE401", f"expected a list, one value for each call, found {format_found(given)}", path=("each",))
-    calls = [_parse_call(each, ("each", place)) for place, each in enumerate(cast("list[Any]", given))]
+    values: Any = value["each"]
+    if not isinstance(values, list):
+        raise refuse("FE401", f"expected a list, one value for each call, found {format_found(values)}", path=("each",))
+    calls = [_parse_call(each, ("each", place)) for place, each in enumerate(cast("list[Any]", values))]
     return Fake("each", [each if each.kind == "fails" else each.value for each in calls])
 
 
 def _parse_call(value: Any, at: KeyPath = ()) -> Fake:
-    """What one call gives: a value, `{returns: …}` or `{fails: …}`."""
+    """Parses the result of one call: a value, `{returns: …}` or `{fails: …}`."""
     if not is_map(value) or len(value) != 1 or next(iter(value)) not in ("returns", "fails"):
         return Fake("returns", value)
-    ((kind, given),) = value.items()
-    if kind == "fails" and not isinstance(given, str):
-        raise refuse("FE401", f"expected the message of an error, found {format_found(given)}", path=(*at, kind))
-    return Fake(cast(Any, kind), given)
+    ((kind, content),) = value.items()
+    if kind == "fails" and not isinstance(content, str):
+        raise refuse("FE401", f"expected the message of an error, found {format_found(content)}", path=(*at, kind))
+    return Fake(cast(Any, kind), content)
 
 
 FakeValues: TypeAlias = dict[str, Annotated[Any, BeforeValidator(_parse_fake)]]
@@ -279,12 +279,12 @@ def _find_problems(spec: FlowTestSpec, flow: Flow) -> Iterator[_Problem]:
         )
         yield from find_unknown_fakes((*at, "fakes"), case.fakes, flow)
         yield from _find_unknown_approvals((*at, "approvals"), case.approvals, nodes, flow)
-        for key, named in list_named_nodes(case.expect):
-            yield from find_unknown((*at, "expect", key), named, [name for name, _ in nodes], "node")
+        for key, references in list_named_nodes(case.expect):
+            yield from find_unknown((*at, "expect", key), references, [name for name, _ in nodes], "node")
         outputs = flow.plan.outputs
         if outputs is not None:
-            named = [(each, each) for each in case.expect.outputs]
-            yield from find_unknown((*at, "expect", "outputs"), named, list(outputs), "output")
+            references = [(each, each) for each in case.expect.outputs]
+            yield from find_unknown((*at, "expect", "outputs"), references, list(outputs), "output")
 
 
 def _list_empty_claims(at: KeyPath, case: FlowCaseSpec) -> Iterator[tuple[KeyPath, str]]:
@@ -303,13 +303,13 @@ def _list_empty_claims(at: KeyPath, case: FlowCaseSpec) -> Iterator[tuple[KeyPat
 
 
 def _find_unknown_approvals(
-    at: KeyPath, named: Iterable[str], nodes: Sequence[tuple[str, FlowNode]], flow: Flow
+    at: KeyPath, paths: Iterable[str], nodes: Sequence[tuple[str, FlowNode]], flow: Flow
 ) -> Iterator[_Problem]:
     """Approvals without a question: of a node, or of the call of a tool (`node:tool`)."""
     asking = [name for name, node in nodes if isinstance(node, ApprovalNode)]
     calling = [name for name, node in nodes if isinstance(node, AgentNode | ToolNode)]
-    calls = [each for each in named if ":" in each]
-    yield from find_unknown(at, [(each, each) for each in named if ":" not in each], asking, "approval")
+    calls = [each for each in paths if ":" in each]
+    yield from find_unknown(at, [(each, each) for each in paths if ":" not in each], asking, "approval")
     yield from find_unknown(at, [(each, each.partition(":")[0]) for each in calls], calling, "node with tools")
     if not brings_tools(flow) and not server_names(flow, open_only=True):
         tools = [(each, each.split(":")[1]) for each in calls]
@@ -324,11 +324,11 @@ def find_unknown_fakes(at: KeyPath, fakes: FakesSpec, flow: Flow) -> Iterator[_P
     yield from find_unknown((*at, "functions"), [(each, each) for each in fakes.functions], functions, "function")
     if not brings_tools(flow):
         begins = tuple(f"{each}_" for each in server_names(flow, open_only=True))
-        named = [(each, each) for each in fakes.tools if not (begins and each.startswith(begins))]
-        yield from find_unknown((*at, "tools"), named, tools, "tool")
+        references = [(each, each) for each in fakes.tools if not (begins and each.startswith(begins))]
+        yield from find_unknown((*at, "tools"), references, tools, "tool")
         named_real = list(enumerate(fakes.real))
-        known = [*functions, *tools, *servers, *requests]
-        yield from find_unknown((*at, "real"), named_real, known, "function, tool, server or request")
+        existing = [*functions, *tools, *servers, *requests]
+        yield from find_unknown((*at, "real"), named_real, existing, "function, tool, server or request")
 
 
 def list_named_nodes(expect: ExpectSpec) -> Iterator[tuple[str, list[tuple[str | int, str]]]]:
@@ -341,9 +341,9 @@ def list_named_nodes(expect: ExpectSpec) -> Iterator[tuple[str, list[tuple[str |
 
 
 def find_unknown(
-    at: KeyPath, named: Sequence[tuple[str | int, str]], known: Sequence[str], what: str
+    at: KeyPath, references: Sequence[tuple[str | int, str]], existing: Sequence[str], what: str
 ) -> Iterator[_Problem]:
     """Names of nothing that is known, each with its place below `at`."""
-    for place, name in named:
-        if file_path(name) not in known:
-            yield "FE305", (*at, place), f"the flow has no {what} '{name}'", did_you_mean(name, known)
+    for place, name in references:
+        if file_path(name) not in existing:
+            yield "FE305", (*at, place), f"the flow has no {what} '{name}'", did_you_mean(name, existing)

@@ -37,7 +37,7 @@ __all__ = [
 # --- Replaced nodes and agents
 
 Change: TypeAlias = Callable[[str, FlowNode], FlowNode]
-"""What stands in the place of a node that holds no others, from its path and the node."""
+"""A function from the path of a node that holds no others, and the node, to what replaces it."""
 
 
 def replace_nodes(flow: Flow, change: Change) -> Flow:

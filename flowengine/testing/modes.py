@@ -16,9 +16,9 @@ MODES: Final[tuple[Mode, ...]] = get_args(Mode)
 VARIABLE: Final = "FLOWENGINE_CASSETTES"
 
 
-def choose_mode(given: str | None = None) -> Mode:
+def choose_mode(mode: str | None = None) -> Mode:
     """The mode given, else that of `FLOWENGINE_CASSETTES`, else `none` where `CI` is set, else `once`."""
-    text = given or os.environ.get(VARIABLE, "")
+    text = mode or os.environ.get(VARIABLE, "")
     if not text:
         return "none" if os.environ.get("CI", "").lower() not in ("", "0", "false") else "once"
     for each in MODES:

@@ -49,14 +49,14 @@ def describe_path_difference(run: Run, expected: Sequence[Step]) -> str:
 
     Nodes inside others count where one of them is expected.
     """
-    wanted = [each for step in expected for each in names_of(step)]
-    path = path_of(run, inside=not all(map(_is_outside, wanted)))
+    names = [each for step in expected for each in names_of(step)]
+    path = path_of(run, inside=not all(map(_is_outside, names)))
     arranged = _arrange(path, expected)
     if path == arranged:
         return ""
     lines = [f"expected: {format_path(expected)}", f"     ran: {format_path(path)}"]
     lines += [f"  {line}" for line in ndiff(arranged, path) if line[0] in "-+"]
-    missing = dict.fromkeys(each for each in wanted if each not in path)
+    missing = dict.fromkeys(each for each in names if each not in path)
     lines += [f"'{each}' {describe_fate(run, each)}" for each in missing]
     return "\n".join([*lines, *_describe_failure(run, missing)])
 
@@ -90,8 +90,8 @@ def _explain_skip(events: Sequence[Event], node: str, cause: str | None) -> str:
     """Names the decision that skipped the node."""
     if cause != "not_selected":
         return ""
-    taken = {event.node: event.result.route for event in events if isinstance(event, NodeFinished)}
-    choices = [f"'{source}' chose '{taken[source]}'" for source in _find_choosers(events, node) if taken.get(source)]
+    routes = {event.node: event.result.route for event in events if isinstance(event, NodeFinished)}
+    choices = [f"'{source}' chose '{routes[source]}'" for source in _find_choosers(events, node) if routes.get(source)]
     return f": {', '.join(choices)}" if choices else ""
 
 
@@ -105,9 +105,9 @@ def _find_choosers(events: Sequence[Event], node: str) -> Iterator[str]:
             yield source
 
 
-def _describe_failure(run: Run, told: Collection[str]) -> list[str]:
+def _describe_failure(run: Run, nodes: Collection[str]) -> list[str]:
     """Describes what ended a failed run, unless already reported."""
-    if run.error is None or run.failed_node in told:
+    if run.error is None or run.failed_node in nodes:
         return []
     where = "" if run.failed_node is None else f" in '{run.failed_node}'"
     return [f"the run {run.status}{where}: {run.error.message}"]
@@ -136,5 +136,5 @@ def assert_skipped(run: Run, node: str, cause: SkipCause | None = None) -> None:
     __tracebackhide__ = True
     part = run.nodes.get(node)
     if part is None or part.status != "skipped" or cause not in (None, part.cause):
-        wanted = "" if cause is None else f" ({cause})"
-        raise AssertionError(f"'{node}' was to be skipped{wanted}; it {describe_fate(run, node)}")
+        reason = "" if cause is None else f" ({cause})"
+        raise AssertionError(f"'{node}' was to be skipped{reason}; it {describe_fate(run, node)}")

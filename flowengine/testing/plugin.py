@@ -84,10 +84,10 @@ def cassette(request: pytest.FixtureRequest) -> Iterator[Cassette]:
     from flowengine.testing.cassette import Cassette
     from flowengine.testing.modes import choose_mode
 
-    found = Cassette(_cassette_file(request.path, request.node.name), choose_mode(request.config.option.cassettes))
-    yield found
-    if found.misses:
-        pytest.fail("\n".join(found.misses), pytrace=False)
+    recording = Cassette(_cassette_file(request.path, request.node.name), choose_mode(request.config.option.cassettes))
+    yield recording
+    if recording.misses:
+        pytest.fail("\n".join(recording.misses), pytrace=False)
 
 
 def _cassette_file(test_file: Path, test: str) -> Path:

@@ -70,10 +70,10 @@ class _Case:
     @property
     def fakes(self) -> Mapping[str, Mapping[str, Sequence[Fake]]]:
         """Kind of a fake → what it stands for → what its calls gave, one after the other."""
-        found: dict[str, dict[str, list[Fake]]] = {"functions": {}, "tools": {}, "http": {}}
+        fakes_by_kind: dict[str, dict[str, list[Fake]]] = {"functions": {}, "tools": {}, "http": {}}
         for kind, name, fake in chain.from_iterable(self._calls.values()):
-            found[kind].setdefault(name, []).append(fake)
-        return found
+            fakes_by_kind[kind].setdefault(name, []).append(fake)
+        return fakes_by_kind
 
     def take(self, event: Event) -> None:
         if isinstance(event, NodeRecorded):
@@ -103,20 +103,20 @@ class _Case:
         elif isinstance(record, ToolCall) and not record.started and isinstance(self.nodes.get(name), AgentNode):
             if record.effect != "none" or record.name.startswith(self.servers):
                 failed, value = Fake("fails", str(record.result)), _plain_value(record.value, record.result)
-                said = failed if record.is_error else Fake("returns", value)
-                self._calls[f"{path}:{len(self._calls)}"] = [("tools", record.name, said)]
+                fake = failed if record.is_error else Fake("returns", value)
+                self._calls[f"{path}:{len(self._calls)}"] = [("tools", record.name, fake)]
         elif isinstance(record, Answered) and record.by != "expired":
-            given: dict[str, Any] = {"choice": record.choice}
-            given |= {"comment": record.comment} if record.comment else {}
-            given |= {"form": _plain_value(record.form)} if record.form is not None else {}
-            self.approvals[question_path(name, record)] = given if len(given) > 1 else record.choice
+            approval: dict[str, Any] = {"choice": record.choice}
+            approval |= {"comment": record.comment} if record.comment else {}
+            approval |= {"form": _plain_value(record.form)} if record.form is not None else {}
+            self.approvals[question_path(name, record)] = approval if len(approval) > 1 else record.choice
 
     def _take_attempt(self, path: str, fake: Fake) -> None:
         kind, name = self._find_fake(file_path(path)) or ("", "")
         output = fake.value
         if kind == "http" and fake.kind == "returns":
-            said: Mapping[str, Any] = cast("Mapping[str, Any]", output) if isinstance(output, Mapping) else EMPTY
-            output = {key: said[key] for key in ("status", "body") if key in said}
+            fields: Mapping[str, Any] = cast("Mapping[str, Any]", output) if isinstance(output, Mapping) else EMPTY
+            output = {key: fields[key] for key in ("status", "body") if key in fields}
         if kind:
             self._calls.setdefault(path, []).append((kind, name, Fake(fake.kind, _plain_value(output))))
 
@@ -152,12 +152,12 @@ def _plain_value(value: Any, otherwise: Any = None) -> Any:
     return to_json_value(otherwise if value is None else value)
 
 
-def _fake_of(given: Sequence[Fake]) -> Any:
-    """As a file of tests says it: once where every call gave the same, else one value for each call."""
-    told = [
-        {each.kind: each.value} if each.kind == "fails" or is_map(each.value) else each.value for each in given
+def _fake_of(fakes: Sequence[Fake]) -> Any:
+    """Writes fakes for a file of tests: one value where every call gave the same, else one for each call."""
+    entries = [
+        {each.kind: each.value} if each.kind == "fails" or is_map(each.value) else each.value for each in fakes
     ]  # A map could mean a failure.
-    return told[0] if len({dumps(each) for each in given}) == 1 else {"each": told}
+    return entries[0] if len({dumps(each) for each in fakes}) == 1 else {"each": entries}
 
 
 # --- From a run
@@ -176,13 +176,13 @@ def _ends_of(events: Sequence[Event], run_id: str) -> tuple[RunStarted, RunFinis
 def _refuse_mixed(started: RunStarted, run_id: str) -> None:
     """`InputError` for a fork whose outputs do not follow from the flow and its inputs alone."""
     patches = patches_in(started.settings).items()
-    said = ", ".join(f"{node}: {key}={value}" for node, each in patches for key, value in each.items())
-    if said:
-        raise InputError(f"run {run_id} is a fork that was given shared state ({said}), which no test can give")
-    taken = started.settings.get("edited", ())
-    if taken:
+    changes = ", ".join(f"{node}: {key}={value}" for node, each in patches for key, value in each.items())
+    if changes:
+        raise InputError(f"run {run_id} is a fork that was given shared state ({changes}), which no test can give")
+    edited = started.settings.get("edited", ())
+    if edited:
         raise InputError(
-            f"run {run_id} is a fork that took {', '.join(taken)} as they were, of other inputs or before an edit: "
+            f"run {run_id} is a fork that took {', '.join(edited)} as they were, of other inputs or before an edit: "
             "run the flow with its inputs, and make a test of that run"
         )
 
@@ -210,9 +210,9 @@ def make_test(
     flow = Flow.from_text(started.source, started.path)
     case = _Case(flow)
     case.notes.update(dict.fromkeys(lacking))
-    chosen = [name for name in _LIMITS if settings_of(events).get(name) is not None]
-    if chosen:
-        case.notes[f"limits that were chosen for the run are not in the test: {', '.join(chosen)}"] = None
+    limits = [name for name in _LIMITS if settings_of(events).get(name) is not None]
+    if limits:
+        case.notes[f"limits that were chosen for the run are not in the test: {', '.join(limits)}"] = None
     for event in events:
         case.take(event)
     if any(True for _ in find_files([dict(started.inputs)])):
@@ -220,7 +220,7 @@ def make_test(
     expect: dict[str, Any] = {} if ended.status == "succeeded" else {"status": ended.status}
     outputs = {} if ended.outputs is None else {key: _plain_value(each) for key, each in ended.outputs.items()}
     expect |= {"outputs": {key: {"equals": each} for key, each in outputs.items()}} if outputs else {}
-    said: dict[str, Any] = {
+    sections: dict[str, Any] = {
         "inputs": _plain_value(dict(started.inputs)),
         "answers": {name: each[0] if len(each) == 1 else each for name, each in case.answers.items()},
         "fakes": {
@@ -229,12 +229,12 @@ def make_test(
         "approvals": case.approvals,
         "expect": expect,
     }
-    said = {key: each for key, each in said.items() if each}
-    made = {"name": name or f"as in run {run_id}", **(_hide(said) if mask else said)}
+    sections = {key: each for key, each in sections.items() if each}
+    test_case = {"name": name or f"as in run {run_id}", **(_hide(sections) if mask else sections)}
     path = started.path if folder is None else os.path.relpath(started.path, folder)
     notes = list(case.notes)
     head = "".join(f"# {each}\n" for each in notes)
-    return MadeTest(head + to_yaml({"flow": path.replace(os.sep, "/"), "cases": [made]}), notes)
+    return MadeTest(head + to_yaml({"flow": path.replace(os.sep, "/"), "cases": [test_case]}), notes)
 
 
 def make_row(events: Sequence[Event], run_id: str, *, mask: bool) -> str:

@@ -55,26 +55,26 @@ class Script:
         return with_models(flow, self._choose)
 
     def _check(self, flow: Flow) -> None:
-        known, nodes = list(seat_names(flow)), flow.plan.all_nodes
+        agents, nodes = list(seat_names(flow)), flow.plan.all_nodes
         for name in self._answers:
-            if name in known:
+            if name in agents:
                 continue
             node = nodes.get(name)
             if node is not None:
                 raise DefinitionError(f"answers for '{name}', which is a {node.kind} node here and asks no model")
-            hint = did_you_mean(name, known) or f"; agents are: {', '.join(known) or 'none'}"
+            hint = did_you_mean(name, agents) or f"; agents are: {', '.join(agents) or 'none'}"
             raise DefinitionError(f"answers for '{name}', and flow '{flow.name}' has no agent of that name{hint}")
 
     def _choose(self, seat: ModelSlot, settings: CallSettings) -> Model:
-        found = self._models.get(str(seat)) or self._models.get(seat.node)
-        return found or self._watch_model(ScriptedModel(self._refusal(seat)))
+        model = self._models.get(str(seat)) or self._models.get(seat.node)
+        return model or self._watch_model(ScriptedModel(self._refusal(seat)))
 
     def _refusal(self, seat: ModelSlot) -> Callable[[Request], Answer]:
         def refuse(request: Request) -> Answer:
-            known = ", ".join(self._answers) or "no node"
+            nodes = ", ".join(self._answers) or "no node"
             raise UnscriptedCallError(
                 f"'{seat}' asked its model, and there is no answer for it in the script, which has answers for: "
-                f"{known}{format_prompt(request)}"
+                f"{nodes}{format_prompt(request)}"
             )
 
         return refuse

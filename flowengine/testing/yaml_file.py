@@ -60,17 +60,19 @@ def _read_text(path: Path) -> str | Diagnostic:
 def _to_diagnostics(problems: Sequence[Problem], model: type[BaseModel]) -> list[Diagnostic]:
     """The problems with their hints, by place; a missing key is not told where a misspelt one is."""
     hinted = [(each, _add_hint(each, model)) for each in problems]
-    meant = {(each.path[:-1], diagnostic.hint) for each, diagnostic in hinted if diagnostic.code == "FE201"}
-    told = [diagnostic for each, diagnostic in hinted if (each.path, f"; did you mean '{each.lacks}'?") not in meant]
-    return sorted(told, key=lambda each: (each.line or 0, each.column or 0))
+    hints = {(each.path[:-1], diagnostic.hint) for each, diagnostic in hinted if diagnostic.code == "FE201"}
+    diagnostics = [
+        diagnostic for each, diagnostic in hinted if (each.path, f"; did you mean '{each.lacks}'?") not in hints
+    ]
+    return sorted(diagnostics, key=lambda each: (each.line or 0, each.column or 0))
 
 
 def _add_hint(problem: Problem, model: type[BaseModel]) -> Diagnostic:
     """The nearest key that exists, where one is unknown."""
-    found = problem.diagnostic
-    at = _find_model(model, problem.path[:-1]) if found.code == "FE201" else None
+    diagnostic = problem.diagnostic
+    at = _find_model(model, problem.path[:-1]) if diagnostic.code == "FE201" else None
     near = "" if at is None else did_you_mean(str(problem.path[-1]), _keys_of(at))
-    return replace(found, hint=near) if near else found
+    return replace(diagnostic, hint=near) if near else diagnostic
 
 
 def _keys_of(model: type[BaseModel]) -> Sequence[str]:
@@ -91,4 +93,4 @@ def _find_model(model: type[BaseModel], path: KeyPath) -> type[BaseModel] | None
 def _unwrap_model(annotation: Any) -> type[BaseModel] | None:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
-    return next((found for each in get_args(annotation) if (found := _unwrap_model(each)) is not None), None)
+    return next((inner for each in get_args(annotation) if (inner := _unwrap_model(each)) is not None), None)
