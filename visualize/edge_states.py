@@ -67,7 +67,7 @@ def _pair_rows(progress: Progress, source: Site, target: Site) -> Iterator[tuple
 
 
 STATE_ORDER: Final[tuple[EdgeState, ...]] = ("taken", "undecided", "not_taken")
-"""Of the states that an edge had at several times, the first of these is shown."""
+"""The order of states: the first that an edge had at any time is shown."""
 
 
 def _combine_states(states: Collection[EdgeState]) -> EdgeState:
@@ -150,7 +150,7 @@ def units_of(container: NodeRow) -> list[str]:
 
 
 def _find_deciding(container: NodeRow, units: Mapping[str, Mapping[str, NodeRow]]) -> list[str]:
-    """Of a container's items or rounds, those that it waited for."""
+    """Returns those of a container's items or rounds that it waited for."""
     own = units_of(container)
     if container.kind != "map" or not own:
         return own

@@ -265,7 +265,7 @@ def _list_details(row: NodeRow) -> Iterator[str]:
 
 
 def _measure_progress(site: Site, row: NodeRow) -> tuple[float, float] | None:
-    """Of a map's items, by the nodes directly in them."""
+    """Measures the progress of a map's items, by the nodes directly in them."""
     if site.kind != "map" or site.body is None or not row.total or not site.body.sites:
         return None
     whole = row.total * len(site.body.sites)
@@ -283,7 +283,7 @@ def _sum_usage(rows: Iterable[NodeRow]) -> UsageTotals:
 STATUS_ORDER: Final[tuple[NodeStatus, ...]] = (
     *("running", "waiting", "failed", "succeeded", "cancelled", "skipped", "pending"),
 )
-"""Of the statuses that the times of one node have, the first of these is shown."""
+"""The order of statuses: the first that any of the times of a node has is shown."""
 
 
 def _combine_statuses(rows: Sequence[NodeRow]) -> NodeStatus:

@@ -15,7 +15,7 @@ __all__ = ["draw_png"]
 
 _ZOOM: Final = 2.0
 _MOST_PIXELS: Final = 16_000
-"""Of the longer side: what is larger is drawn smaller."""
+"""Pixels of the longer side, at most: a larger picture is drawn smaller."""
 
 
 def draw_png(picture: Picture, *, theme: Theme = "light", heat: Heat = "", timeout: float = 10.0) -> bytes:

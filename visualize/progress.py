@@ -64,7 +64,7 @@ class NodeRow:
     kind: str = ""
     status: NodeStatus = "pending"
     started: float | None = None
-    """Of an approval, and of a container that waited with one, when it first began to wait."""
+    """The moment it began; for an approval, and a container that waited with one, the moment it first began to wait."""
     ended: float | None = None
     usage: UsageTotals = field(default_factory=UsageTotals)
     """Its own calls, and those of its body."""
@@ -85,9 +85,9 @@ class NodeRow:
     asked: ApprovalRequested | None = None
     """The last question."""
     asked_at: float | None = None
-    """When it last began to wait."""
+    """The moment it last began to wait."""
     notified: Sequence[Notified] = ()
-    """What became of telling people of the question."""
+    """The attempts to tell people of the question."""
     answered: Answered | None = None
     """The last answer, once nothing is open any more."""
     answered_at: float | None = None
@@ -100,7 +100,7 @@ class NodeRow:
     decided: list[Decided] = field(default_factory=list[Decided])
     """Why it ran or not, and why its route was taken, in the order in which it was decided."""
     reused: Reused | None = None
-    """Where its result comes from, where it did not run."""
+    """The source of its result, where it did not run."""
     model: str = ""
     """The model that it asked last, itself."""
 

@@ -85,7 +85,7 @@ class RunSide:
         started = self.progress.started
         self.fingerprints: Mapping[str, str] = {} if started is None else started.fingerprints
         self.first_fingerprints = self.fingerprints
-        """Of the source that the run keeps; it may have gone on with an edited one."""
+        """Fingerprints of the source that the run keeps; it may have gone on with an edited one."""
         self.code: Mapping[str, str] = {} if started is None else started.code
         self.settings: dict[str, Any] = {} if started is None else dict(started.settings)
         for event in events:
@@ -139,7 +139,7 @@ class Figures(NamedTuple):
 
 
 def figures_of(side: RunSide, path: str | None = None) -> Figures:
-    """Of the run, or of one node; None where it is not known, or where nothing ran."""
+    """Returns the figures of the run, or of one node; they are None where nothing ran or they are not known."""
     progress = side.progress
     row = None if path is None else progress.nodes.get(path)
     if path is not None and (row is None or not row.has_run):
@@ -310,8 +310,8 @@ def _first_change(
 def _compare_calls(
     a: RunSide, b: RunSide, nodes: Sequence[NodeDifference], sites: Mapping[str, str], edited: frozenset[str]
 ) -> Iterator[LikelyCause]:
-    """Of what a model was asked: each kind once a site. A prompt counts where its node was edited, or where nothing
-    before it explains it."""
+    """Yields causes in the requests to models: each kind once a site. A prompt counts where its node was edited, or
+    where nothing before it explains it."""
     reported: set[tuple[str, str]] = set()
     is_explained = _changed_keys(a.inputs, b.inputs) != frozenset()
     for node in nodes:

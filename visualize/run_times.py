@@ -65,7 +65,7 @@ class Stretch(NamedTuple):
     start: float
     end: float
     note: str = ""
-    """What it was: `429: slow down`, `asked`, `attempt 1`."""
+    """The remark on it: `429: slow down`, `asked`, `attempt 1`."""
 
 
 class Bar(NamedTuple):
@@ -99,7 +99,7 @@ class RunTimes:
     rows: Mapping[str, Sequence[Bar]]
     """Path → attempts and resumptions, in order; nodes that did not run are left out."""
     resumed: Sequence[float] = ()
-    """When the run was resumed."""
+    """The moments when the run was resumed."""
 
     @property
     def parts(self) -> Mapping[Part, float]:

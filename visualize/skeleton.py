@@ -20,7 +20,7 @@ _UNITS: Final[Mapping[str, re.Pattern[str]]] = {
     "loop": re.compile(r"\.round\[(\d{1,9})\]\."),
     "subflow": re.compile(r"\."),
 }
-"""What stands between a container's path and that of a node in it."""
+"""The text between a container's path and that of a node in it."""
 
 
 class Site(NamedTuple):
@@ -44,9 +44,9 @@ class Spot(NamedTuple):
     container: str | None = None
     """Path (with indices) of the container that it ran in; None at the top."""
     unit: str = ""
-    """What the paths of all nodes begin with that ran in the same item or round."""
+    """The beginning of the paths of all nodes that ran in the same item or round."""
     number: int | None = None
-    """Of the item or round; None at the top and in a subflow."""
+    """The number of the item or round; None at the top and in a subflow."""
 
 
 class SkeletonLevel:

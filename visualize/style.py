@@ -45,7 +45,7 @@ class Look(NamedTuple):
     dash: str
     """`solid`, `dashed` or `dotted`."""
     width: float
-    """Of the border, in pixels."""
+    """The width of the border, in pixels."""
     glyph: str
     word: str
     night: tuple[str, str]
@@ -76,7 +76,7 @@ RISKS: Final[Mapping[str, Look]] = {
     "source": Look("#a4527f", "#f7e6ef", "solid", 2.6, "●", "untrusted text", ("#cc79a7", "#3d2332")),
     "effect": Look("#c04a00", "#fbe3d6", "solid", 3.6, "▶", "acts on untrusted text", ("#f0803c", "#4a2410")),
 }
-"""What a node is on a path of untrusted text → how it is drawn."""
+"""The part of a node on a path of untrusted text → how it is drawn."""
 
 _NAME, _DETAIL, _MODEL, _ERROR, _TOOLTIP = 60, 44, 22, 220, 400
 """Characters that are shown of a name, of a line below it, of a model, of an error, and in a tooltip."""
@@ -85,7 +85,7 @@ _JOINERS: Final = "\u200c\u200d"
 """Persian and Indian words, and families of emoji, are written with them."""
 
 Heat = Literal["", "time", "cost"]
-"""What boxes are coloured by instead of their status."""
+"""The figure that colours boxes instead of their status."""
 
 
 def look_of(node: PictureNode) -> Look:

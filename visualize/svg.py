@@ -55,7 +55,7 @@ _KEY_ROW: Final = 28.0
 _KEY_WIDTH: Final = 900.0
 """Pixels that the key may make the picture wide."""
 _LABEL_AT: Final = (0.72, 0.62)
-"""Where a label is on the last part of its edge: shares of its width and its height, on the line that `curve` draws."""
+"""Place of a label on the last part of its edge: shares of its width and height, on the line of `curve`."""
 _FONT: Final = "Helvetica, Arial, 'Noto Sans', 'Noto Sans CJK JP', sans-serif"
 
 _CSS: Final = f"""
@@ -214,7 +214,7 @@ class _Document:
         yield "</g>"
 
     def _draw_key(self, y: float) -> Iterator[str]:
-        """What the signs, lines and fills mean that are drawn."""
+        """Draws the meaning of the signs, lines and fills in the picture."""
         for number, row in enumerate(self._rows):
             x, middle = 20.0, y + _KEY_ROW * number
             for entry in row:

@@ -24,7 +24,7 @@ _WORD: Final = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|\w+|\s+|."
 _DEEPEST: Final = 12
 """How often a part is cut at what occurs once on both sides."""
 _MOST_PAIRS: Final = 20_000
-"""Of two parts without anything that occurs once on both sides, so many pairs of words are compared at most."""
+"""Pairs of words that are compared, at most, in two parts without anything that occurs once on both sides."""
 _MOST_WORDS: Final = 20_000
 """Words of a change that are told apart; where there are more, its lines are."""
 _LEAST_ALIKE: Final = 0.2

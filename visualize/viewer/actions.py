@@ -65,7 +65,7 @@ class RunAction(NamedTuple):
     """In the address of its form."""
     title: str
     command: str
-    """What does the same with nothing changed."""
+    """The command line that does the same with nothing changed."""
 
 
 # --- What can be done

@@ -45,9 +45,9 @@ class Acting(NamedTuple):
     is_driven: bool = False
     """Whether the run is one of the server's own process."""
     address: str = ""
-    """Where programs reach the server, as `http://127.0.0.1:8700/`."""
+    """The address where programs reach the server, as `http://127.0.0.1:8700/`."""
     options: Sequence[str] = ()
-    """What commands need so that they find the same store."""
+    """Options with which a command finds the same store."""
 
 
 def form(action: str, acting: Acting, *children: Child, class_: str = "") -> Markup:

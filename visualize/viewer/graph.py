@@ -254,7 +254,7 @@ def _count_lines(node: PictureNode) -> int:
 
 
 def _measure_node(node: PictureNode, compact: bool) -> tuple[float, float]:
-    """Of a node's own words, which change while the run goes on: as much as they may need."""
+    """Returns the size of a node's own words, which change while the run goes on: as much as they may need."""
     name = width_of(cut(node.name, MAX_NAME)) * 1.1 + (70 if node.kind in ("map", "loop") else 26) + slack(node.kind)
     if compact:
         return min(_WIDE, max(70.0, name + 10)), 26.0

@@ -188,7 +188,7 @@ class Markup(str):
 
 
 Child: TypeAlias = "str | int | float | Iterable[Child] | None"
-"""What stands inside an element: text, numbers, `Markup`, nothing, or several of these."""
+"""The content of an element: text, numbers, `Markup`, nothing, or several of these."""
 
 _VOID: Final = frozenset({"br", "col", "hr", "img", "input", "link", "meta"})
 

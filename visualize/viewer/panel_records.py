@@ -152,7 +152,7 @@ def parse_text(text: Any) -> Any:
 
 
 _COLUMNS: Final = ("source", "label", "tokens", "state", "why")
-"""What of a receipt's rows stands first."""
+"""Columns of a receipt that stand first."""
 
 
 def _make_receipt(receipt: Receipt, seq: int) -> Markup:

@@ -25,7 +25,7 @@ class EditedCall(NamedTuple):
     """The values of the form."""
 
     texts: Sequence[str]
-    """Of the messages, in their order."""
+    """The texts of the messages, in their order."""
     model: str = ""
     """Empty: that of the node."""
     options: Mapping[str, str] = {}
@@ -56,12 +56,12 @@ class PlaygroundPage(NamedTuple):
     call: ModelCall
     edited: EditedCall
     score: float | None = None
-    """Of the recorded answer."""
+    """The score of the recorded answer."""
     tries: Sequence[Tried] = ()
     asking: str = ""
     """The command line that asks the same."""
     command: str = ""
-    """What does the same for the whole run."""
+    """The command line that does the same for the whole run."""
     refusal: str = ""
     """Why no fork can be made with this change."""
     problem: str = ""

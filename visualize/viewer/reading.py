@@ -16,7 +16,7 @@ from visualize.states import States
 __all__ = ["OPEN_NODES", "Reading"]
 
 OPEN_NODES: Final = 1_500
-"""Where a graph has more nodes, the bodies of all containers are drawn closed."""
+"""Nodes of a graph above which the bodies of all containers are drawn closed."""
 _MOST_FOLDABLE: Final = 20_000
 """Above this many nodes the closed containers stay closed."""
 

@@ -52,9 +52,9 @@ def make_mcp_routes(parts: ServingParts) -> MountedRoutes:
         manager = await sessions.of(None if caller is None else caller.name)
         read = await _read_ahead(receive, parts.max_body) if scope["method"] == "POST" else receive
         if read is None:
-            told = f"a message may hold {MAX_VALUES:,} values, lists and objects counted twice"
-            answered = problem_response(ProblemError(413, "Too many values", told), as_page=False)
-            await answered(scope, receive, send)
+            detail = f"a message may hold {MAX_VALUES:,} values, lists and objects counted twice"
+            refusal = problem_response(ProblemError(413, "Too many values", detail), as_page=False)
+            await refusal(scope, receive, send)
         else:
             await manager.handle_request(scope, read, send)
 
