@@ -138,7 +138,7 @@ class Chosen(NamedTuple):
 
     runs: Mapping[str, str]
     """Run → how it stands, in a word: the named ones first, then the newest."""
-    named: frozenset[str]
+    named_ids: frozenset[str]
 
 
 class Selection(NamedTuple):

@@ -178,7 +178,7 @@ class ChangedCall:
 
     @property
     def run_id(self) -> str:
-        """Of the run that asks it: the same for the same question."""
+        """The id of the run that asks it: the same for the same question."""
         identity = [self._run_id, self.recorded.seq, [*self.texts], self.model, self.sample]
         text = json.dumps([*identity, sorted((self.options or {}).items())], default=str)
         return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:12]
@@ -307,12 +307,12 @@ async def ask_call(
     store: JournalStore,
     settings: Mapping[str, Any] = EMPTY,
     *,
-    known: bool = False,
+    has_run: bool = False,
     live: Live | None = None,
 ) -> Run:
-    """Run what `make_flow` made: a new run, or where it is `known`, that one on. `settings`: its limits."""
+    """Runs the flow of `make_flow`: a new run, or with `has_run` the one that is there. `settings`: its limits."""
     run_id, started = changed.run_id, changed.recorded.events[0]
-    if known:
+    if has_run:
         options = RunOptions(allow_changed=True, settings=settings, live=live)
         return await local.resume(flow.plan, run_id, store, options)
     labels = {"playground": getattr(started, "run_id", ""), "call": str(changed.recorded.seq)}

@@ -56,7 +56,7 @@ class WhatIfRow(NamedTuple):
     ended_at: str | None
     """The node at which it ended, since its effect is not had again."""
     answer_differs: bool | None
-    """Of the changed node; None where it did not answer."""
+    """Whether the changed node answers otherwise; None where it did not answer."""
     outputs_differ: bool | None
     verdicts: Sequence[VerdictChange]
     before: Effort
@@ -148,7 +148,7 @@ class WhatIf:
     concurrency: int = 10
     environ: Mapping[str, str] | None = field(default=None, repr=False)
     settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """Of each fork."""
+    """Settings of each fork."""
     batch: BatchPace | None = None
     """Through vendors' batches."""
     tell: Callable[[str], object] = lambda text: None

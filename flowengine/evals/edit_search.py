@@ -61,7 +61,7 @@ class BlameReport(NamedTuple):
     """Mean of the scores; NaN where no row has one."""
     bad: float
     whole: Difference
-    """Of the good version against the bad one."""
+    """The difference of the good version against the bad one."""
     parts: Sequence[str]
     """Those that differ."""
     probes: Sequence[Probe]

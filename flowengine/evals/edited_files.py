@@ -39,7 +39,7 @@ class FileEdit(NamedTuple):
     file: str
     """Its place in the project."""
     name: str = ""
-    """Of the function, class or constant; empty: the whole file."""
+    """The name of the function, class or constant; empty: the whole file."""
 
     def __str__(self) -> str:
         kind = "code" if self.file.endswith(".py") else "project file" if self.file.endswith(".toml") else "text"

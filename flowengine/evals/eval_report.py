@@ -55,7 +55,7 @@ class ScorerReport(NamedTuple):
     """Rows that it gave no score."""
     passes_from: float
     cost_usd: float
-    """Of the judge."""
+    """Cost of the judge."""
     unpriced_calls: int
     slices: Sequence[SliceReport]
 
@@ -103,7 +103,7 @@ class EvalReport(NamedTuple):
     cost_usd: float
     paid_usd: float
     unpriced_calls: int
-    """Of `calls`: those without a known price."""
+    """Calls, of `calls`, without a known price."""
     paid_unpriced_calls: int
     seconds: Sequence[float]
     """Median, 90th percentile and longest of the runs."""

@@ -73,7 +73,7 @@ class _AnsweredRow(NamedTuple):
     scores: Mapping[str, Score]
     questions: Mapping[str, Any]
     needed: Effort
-    """Of the calls that its answers are made of, whenever they were paid."""
+    """Effort of the calls that its answers are made of, whenever they were paid."""
     paid: Effort
 
 

@@ -25,7 +25,7 @@ class EvalRow(NamedTuple):
     """One row of a set, one time that it was run."""
 
     key: str
-    """What it gives the flow, as a digest: it tells which rows of two sets are the same."""
+    """The digest of what the row gives the flow: it tells which rows of two sets are the same."""
     number: int
     """Its place in the data."""
     sample: int
@@ -39,18 +39,18 @@ class EvalRow(NamedTuple):
     calls: int
     """Model calls that its answers are made of, judges included."""
     paid_calls: int
-    """Of `calls`: those that were made now."""
+    """Calls, of `calls`, that were made now."""
     cost_usd: float
-    """Of `calls`, as far as the price is known."""
+    """Cost of `calls`, as far as prices are known."""
     paid_usd: float
     seconds: float
-    """That the run took; calls that were not made again count with the time that they took."""
+    """Seconds that the run took; calls that were not made again count with the time that they took."""
     shown: str
     """The beginning of what it gave, for people."""
     unpriced_calls: int = 0
-    """Of `calls`: those without a known price."""
+    """Calls, of `calls`, without a known price."""
     paid_unpriced_calls: int = 0
-    """Of `paid_calls`: those without a known price."""
+    """Calls, of `paid_calls`, without a known price."""
     has_stand_in: bool = False
     """Whether the offline stand-in gave an answer in it, to the judges too."""
 
@@ -73,7 +73,7 @@ class EvalSet:
     fingerprints: Mapping[str, str]
     """Node → what it was defined as, with the code that it calls."""
     version: str = ""
-    """Where the flow is from, if it is not the file as it stands: `git:…`."""
+    """The origin of the flow, if it is not the file as it stands: `git:…`."""
     finished: bool = False
     rows: list[EvalRow] = field(default_factory=list[EvalRow])
     passes_from: Mapping[str, float] = field(default_factory=dict[str, float])

@@ -36,7 +36,7 @@ class RunChoice(NamedTuple):
     run: str = ""
     """One run, however it ended and wherever it was made."""
     text: str = ""
-    """As it was asked for."""
+    """The text that selected the runs."""
 
     def select(self, store: JournalStore) -> list[RunInfo]:
         """The runs, the newest first, those that experiments made only where a label asks for them.

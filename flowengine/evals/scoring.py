@@ -50,7 +50,7 @@ class Score(NamedTuple):
     """0.0 to 1.0; None where it could not be made, or was not asked for."""
     reason: str = ""
     cost_usd: float = 0.0
-    """Of a judge's answers, whenever they were paid."""
+    """Cost of a judge's answers, whenever they were paid."""
     unpriced_calls: int = 0
     """Those of the judge that have no known price."""
 

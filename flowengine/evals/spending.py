@@ -80,15 +80,15 @@ class SpendingRow:
     runs: set[str] = field(default_factory=set[str])
     calls: int = 0
     failed: int = 0
-    """Of `calls`: those that came to nothing, and whose cost is unknown."""
+    """Calls, of `calls`, that came to nothing, and whose cost is unknown."""
     unpriced: int = 0
-    """Of `calls`: answered ones whose price is not known."""
+    """Answered calls, of `calls`, whose price is not known."""
     tokens_in: int = 0
-    """Of prompts, without those that came from a cache."""
+    """Tokens of prompts, without those that came from a cache."""
     tokens_cached: int = 0
     tokens_out: int = 0
     cost_usd: float = 0.0
-    """Of those with a known price."""
+    """Cost of the calls with a known price."""
     unanswered: int = 0
     """Attempts that were sent and neither answered nor refused."""
     may_be_billed_usd: float = 0.0
@@ -178,10 +178,10 @@ class Effort(NamedTuple):
 
     calls: int = 0
     cost_usd: float = 0.0
-    """Of those with a known price."""
+    """Cost of the calls with a known price."""
     seconds: float = 0.0
     unpriced: int = 0
-    """Of `calls`: those without a known price."""
+    """Calls, of `calls`, without a known price."""
 
     def plus(self, other: Effort) -> Effort:
         """Both together."""

@@ -85,7 +85,7 @@ def command(
             limits = {} if max_cost is None else {"cost_usd": max_cost}
             with results.alone():
                 outcome = run_until_interrupted(
-                    lambda: ask_call(changed, flow, journal, limits, known=earlier is not None)
+                    lambda: ask_call(changed, flow, journal, limits, has_run=earlier is not None)
                 )
             if outcome is None:
                 complain("interrupted")

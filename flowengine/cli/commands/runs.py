@@ -45,7 +45,7 @@ def remove(selected: Selection, force: bool, dry_run: bool, store: str | None) -
         selection = selected.choose(journal)
         failed = 0
         for run_id, word in selection.runs.items():
-            is_named, has_ended = run_id in selection.named, word in ENDED
+            is_named, has_ended = run_id in selection.named_ids, word in ENDED
             try:
                 if not has_ended and not (force and is_named):
                     raise StoreUnavailableError(f"run '{run_id}' has not ended, it is {word}")
@@ -135,7 +135,7 @@ def _act_on_runs(
         place = queue_store(journal)
         selection = selected.choose(place)
         runs = {
-            run_id: word for run_id, word in selection.runs.items() if run_id in selection.named or word in matching
+            run_id: word for run_id, word in selection.runs.items() if run_id in selection.named_ids or word in matching
         }
 
         async def act_on_all() -> int:

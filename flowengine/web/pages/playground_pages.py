@@ -203,7 +203,7 @@ async def _ask(target: _CallTarget, changed: ChangedCall, limits: Mapping[str, A
 
     async def work(driven: DrivenRun) -> Run:
         live = acts.listener(driven)
-        return await ask_call(changed, flow, driven.store, limits, known=attempt is not None, live=live)
+        return await ask_call(changed, flow, driven.store, limits, has_run=attempt is not None, live=live)
 
     if attempt is None or attempt.call is None or attempt.error:
         if not acts.drives(run_id):
