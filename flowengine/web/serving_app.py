@@ -34,24 +34,32 @@ from flowengine.web.api.flow_routes import make_flow_routes
 from flowengine.web.api.http_answers import error_response
 from flowengine.web.api.operations import make_health_routes
 from flowengine.web.api.serving_metrics import ServingMetrics
-from flowengine.web.api.serving_parts import ServingParts
+from flowengine.web.api.serving_parts import MountedRoutes, ServingParts
 from flowengine.web.gate.api_keys import KeyRing
 from flowengine.web.gate.doors import KeyDoor
 from flowengine.web.gate.gate import Gate
 from flowengine.web.gate.problems import ProblemError, tell_allowed
-from flowengine.web.gate.safety import LOOPBACK, Hosts
+from flowengine.web.gate.safety import ANSWERS, LOOPBACK, Hosts
 from flowengine.web.hooks.callbacks import CallbackSender
 from flowengine.web.hooks.webhooks import make_webhook_routes
 from flowengine.web.mcp.mcp_routes import make_mcp_routes
 from flowengine.web.openai.openai_routes import make_openai_routes
+from flowengine.web.pages.answer_links import AnswerDesk, make_answer_routes
 from flowengine.web.service.flow_service import FlowService
 from flowengine.web.service.scheduled_runs import make_ticker
 from flowengine.web.streams.stream_routes import make_stream_routes
 
 __all__ = ["make_serving_app"]
 
+
+def _make_link_routes(parts: ServingParts) -> MountedRoutes:
+    """The pages by which people answer what runs ask, without a key: a link says itself who answers what."""
+    return MountedRoutes(make_answer_routes(AnswerDesk(parts.environ, parts.service)), (ANSWERS,))
+
+
 _ROUTES: Final = (
     make_flow_routes,
+    _make_link_routes,
     make_openai_routes,
     make_stream_routes,
     make_mcp_routes,

@@ -293,7 +293,7 @@ def list_keys(as_json: bool, store: str | None) -> int:
     results = Results()
     with open_journal(_choose_lasting_store(store)) as journal:
         keys = _ring(journal).list()
-        from flowengine.web.gate.api_keys import DayBudgets  # As above.
+        from flowengine.web.service.day_budgets import DayBudgets  # As above.
 
         spent = {key.caller.name: DayBudgets(journal).read_spending(key.caller.name) for key in keys}
     if as_json:

@@ -178,7 +178,7 @@ def _work(
             settings["scheduled"] = WorkerSchedules(project.schedules, project.root)
             names = ", ".join(each.name for each in project.schedules)
             log_notice(WorkerNotice(f"serves the schedules {names}", "started"))
-        from flowengine.web.gate.api_keys import DayBudgets
+        from flowengine.web.service.day_budgets import DayBudgets
         from flowengine.web.service.run_booking import book_run  # Knows all of runs, which `--help` does without.
 
         budgets = DayBudgets(journal)

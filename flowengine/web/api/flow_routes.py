@@ -1,7 +1,4 @@
-"""Serves flows and their runs: `POST /flows/NAME` and what follows from it.
-
-The pages of signed links, by which people answer what runs ask, need no key: a link says itself who answers what.
-"""
+"""Serves flows and their runs: `POST /flows/NAME` and what follows from it."""
 
 from __future__ import annotations
 
@@ -20,6 +17,7 @@ from starlette.responses import Response
 from flowengine.flow import Flow
 from flowengine.journal.run_lookup import parse_label_filter, parse_labels
 from flowengine.web.api.api_operations import make_operation_routes
+from flowengine.web.api.chat_requests import caller_of, event_stream, read_header_text, run_key_of, session_name_of
 from flowengine.web.api.flow_documents import RUN_OPERATIONS, describe_flows
 from flowengine.web.api.http_answers import (
     accepted_response,
@@ -36,9 +34,6 @@ from flowengine.web.api.serving_parts import MountedRoutes, ServingParts
 from flowengine.web.api.sse import read_position
 from flowengine.web.gate.problems import ProblemError
 from flowengine.web.gate.requests import read_json, read_json_object
-from flowengine.web.gate.safety import ANSWERS
-from flowengine.web.openai.chat_requests import caller_of, event_stream, read_header_text, run_key_of, session_name_of
-from flowengine.web.pages.answer_links import AnswerDesk, make_answer_routes
 from flowengine.web.service.outcomes import FlowCaller, RunOutcome, StartedRun
 
 __all__ = ["make_flow_routes"]
@@ -64,8 +59,7 @@ def make_flow_routes(parts: ServingParts) -> MountedRoutes:
         "cancelRun": routes.cancel_run,
     }
     runs = make_operation_routes(RUN_OPERATIONS, handlers, error_response)
-    desk = AnswerDesk(parts.environ, parts.service)
-    return MountedRoutes([*make_routes(table), *runs, *make_answer_routes(desk)], (ANSWERS,))
+    return MountedRoutes([*make_routes(table), *runs])
 
 
 class _Wish(NamedTuple):

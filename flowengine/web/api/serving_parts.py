@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol
 
 from starlette.responses import Response
 from starlette.routing import BaseRoute
@@ -13,10 +13,26 @@ from starlette.routing import BaseRoute
 from flowengine.core.context import EMPTY
 from flowengine.flowfile.project.project import Project
 from flowengine.web.api.serving_metrics import ServingMetrics
-from flowengine.web.hooks.callbacks import CallbackSender
 from flowengine.web.service.flow_service import FlowService
 
 __all__ = ["MountedRoutes", "ServingParts"]
+
+
+class Callbacks(Protocol):
+    """Tells other programs what becomes of runs."""
+
+    @property
+    def are_sent(self) -> bool: ...
+
+    def check(self, url: str) -> None:
+        """Raise `InputError` for an address that is not told anything."""
+        ...
+
+    def expecting(self, url: str, run_id: str) -> AbstractAsyncContextManager[None]:
+        """The run begins inside: that address is told of it from then on."""
+        ...
+
+    def record(self, run_id: str) -> Sequence[Mapping[str, Any]]: ...
 
 
 @dataclass(frozen=True)
@@ -25,7 +41,7 @@ class ServingParts:
 
     service: FlowService
     metrics: ServingMetrics
-    callbacks: CallbackSender
+    callbacks: Callbacks
     project: Project | None
     """The project that lists the webhooks."""
     environ: Mapping[str, str] = field(repr=False)

@@ -37,7 +37,7 @@ from flowengine.errors import (
 )
 from flowengine.journal.value_types import reading_record
 from flowengine.runtime.run_driver import OverloadedError, StoppingError
-from flowengine.web.gate.api_keys import QuotaError
+from flowengine.web.service.day_budgets import QuotaError
 from flowengine.web.service.outcomes import AccessError, KeyReusedError
 from visualize.viewer.html import Child, element, whole
 from visualize.viewer.page import page

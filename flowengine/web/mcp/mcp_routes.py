@@ -19,9 +19,9 @@ from starlette.types import Message, Receive, Scope, Send
 
 from flowengine.core.json_values import MAX_VALUES, ValueCounter
 from flowengine.version import missing_modules
+from flowengine.web.api.chat_requests import caller_of
 from flowengine.web.api.serving_parts import MountedRoutes, ServingParts
 from flowengine.web.gate.problems import ProblemError, problem_response
-from flowengine.web.openai.chat_requests import caller_of
 from flowengine.web.service.outcomes import FlowCaller
 
 if TYPE_CHECKING:

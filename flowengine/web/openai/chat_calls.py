@@ -24,7 +24,7 @@ from flowengine.web.service.chat_shape import TextOutput, find_message_input, ma
 from flowengine.web.service.flow_service import FlowService
 from flowengine.web.service.outcomes import ENDED, FlowCaller, KeyReusedError, start_of
 from flowengine.web.service.question_texts import PersonsAnswer, read_answer
-from flowengine.web.streams.stream_parts import Part, PartReader, RunEnded
+from flowengine.web.service.stream_parts import Part, PartReader, RunEnded
 
 __all__ = ["ChatRun", "Conversation", "begin_chat", "follow_parts", "give_answer", "session_of"]
 

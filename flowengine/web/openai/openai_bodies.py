@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, cast
 
 from flowengine.core.values import is_map
 from flowengine.errors import FlowEngineError
-from flowengine.web.streams.stream_parts import TokenCounts
+from flowengine.web.service.stream_parts import TokenCounts
 
 __all__ = [
     "MOST_MESSAGES",

@@ -19,13 +19,7 @@ from flowengine.core.context import EMPTY
 from flowengine.errors import ApprovalError, DefinitionError, FlowNotFoundError, JournalError, RunNotFoundError
 from flowengine.flow import Flow
 from flowengine.runtime.run_driver import OverloadedError, StoppingError
-from flowengine.web.api.http_answers import hide_store, json_response, make_routes
-from flowengine.web.api.serving_parts import MountedRoutes, ServingParts
-from flowengine.web.gate.api_keys import QuotaError
-from flowengine.web.gate.problems import problem_of
-from flowengine.web.gate.requests import read_json_object
-from flowengine.web.openai.chat_calls import ChatRun, Conversation, begin_chat, follow_parts, session_of
-from flowengine.web.openai.chat_requests import (
+from flowengine.web.api.chat_requests import (
     answer_while_heard,
     caller_of,
     event_stream,
@@ -33,6 +27,11 @@ from flowengine.web.openai.chat_requests import (
     session_name_of,
     stopping_unheard,
 )
+from flowengine.web.api.http_answers import hide_store, json_response, make_routes
+from flowengine.web.api.serving_parts import MountedRoutes, ServingParts
+from flowengine.web.gate.problems import problem_of
+from flowengine.web.gate.requests import read_json_object
+from flowengine.web.openai.chat_calls import ChatRun, Conversation, begin_chat, follow_parts, session_of
 from flowengine.web.openai.openai_bodies import (
     ChatAnswer,
     ChatCall,
@@ -48,10 +47,11 @@ from flowengine.web.openai.openai_bodies import (
 from flowengine.web.openai.openai_streams import ChatStream, ResponseStream
 from flowengine.web.openai.stored_responses import keep_settings, read_settings, stored_response
 from flowengine.web.service.chat_shape import TextOutput, find_file_input, find_text_output
+from flowengine.web.service.day_budgets import QuotaError
 from flowengine.web.service.flow_service import FlowService
 from flowengine.web.service.outcomes import ENDED, AccessError, FlowCaller, KeyReusedError, start_of
 from flowengine.web.service.question_texts import format_questions
-from flowengine.web.streams.stream_parts import (
+from flowengine.web.service.stream_parts import (
     Part,
     RunEnded,
     StepBegan,

@@ -15,7 +15,7 @@ from flowengine.web.openai.openai_bodies import ChatAnswer, ChatCall, OpenAiErro
 from flowengine.web.service.chat_shape import TextOutput, to_text
 from flowengine.web.service.outcomes import RunOutcome, start_of
 from flowengine.web.service.question_texts import format_questions
-from flowengine.web.streams.stream_parts import PartReader, RunEnded, TokenCounts
+from flowengine.web.service.stream_parts import PartReader, RunEnded, TokenCounts
 
 __all__ = ["keep_settings", "read_settings", "stored_response"]
 

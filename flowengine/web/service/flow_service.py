@@ -41,7 +41,7 @@ from flowengine.runtime.run import DEFAULTS, RunOptions
 from flowengine.runtime.run_driver import Admission
 from flowengine.runtime.run_feed import Followed
 from flowengine.runtime.sessions import check_session_name
-from flowengine.web.gate.api_keys import DayBudgets
+from flowengine.web.service.day_budgets import DayBudgets
 from flowengine.web.service.flow_catalog import Library
 from flowengine.web.service.local_runs import RunStart, logging_failure
 from flowengine.web.service.outcomes import (

@@ -11,7 +11,7 @@ from typing import Final
 from flowengine.engine.events import Event
 from flowengine.engine.restoring import History
 from flowengine.runs import RunRecord
-from flowengine.web.gate.api_keys import DayBudgets
+from flowengine.web.service.day_budgets import DayBudgets
 from flowengine.web.service.outcomes import CALLER, RunOutcome, read_call, start_of
 
 __all__ = ["DAY", "book_run", "cost_of"]

@@ -15,7 +15,7 @@ from flowengine.core.values import is_map
 from flowengine.runs import Question
 from flowengine.web.openai.openai_bodies import MOST_MESSAGES
 from flowengine.web.service.question_texts import PersonsAnswer, read_given_answer
-from flowengine.web.streams.stream_parts import (
+from flowengine.web.service.stream_parts import (
     Part,
     RunEnded,
     StepBegan,

@@ -19,19 +19,19 @@ from flowengine.core.values import is_map
 from flowengine.errors import DefinitionError, InputError, did_you_mean
 from flowengine.journal.approvals import times_asked
 from flowengine.runs import Question
+from flowengine.web.api.chat_requests import caller_of, event_stream, run_key_of, stopping_unheard
 from flowengine.web.api.http_answers import hide_store, make_routes
 from flowengine.web.api.serving_parts import MountedRoutes, ServingParts
 from flowengine.web.gate.problems import problem_of
 from flowengine.web.gate.requests import read_json
 from flowengine.web.openai.chat_calls import ChatRun, Conversation, begin_chat, follow_parts, give_answer
-from flowengine.web.openai.chat_requests import caller_of, event_stream, run_key_of, stopping_unheard
 from flowengine.web.openai.openai_bodies import OpenAiError, read_content
 from flowengine.web.service.chat_shape import TextOutput, find_text_output
 from flowengine.web.service.outcomes import FlowCaller
 from flowengine.web.service.question_texts import PersonsAnswer, format_questions
+from flowengine.web.service.stream_parts import Part, RunEnded, TextBegan, TextDelta, TextEnded, TokenCounts
 from flowengine.web.streams.ag_ui import AG_UI_INPUT, AgUiEncoder, read_resume_answers
 from flowengine.web.streams.ai_sdk import AI_SDK_HEADERS, AI_SDK_INPUT, AiSdkEncoder, read_tool_answers
-from flowengine.web.streams.stream_parts import Part, RunEnded, TextBegan, TextDelta, TextEnded, TokenCounts
 
 __all__ = ["make_stream_routes"]
 

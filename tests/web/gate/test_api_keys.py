@@ -11,7 +11,8 @@ import pytest
 from flowengine.engine.ports import JournalStore
 from flowengine.errors import DefinitionError, InputError
 from flowengine.journal.stores import open_store
-from flowengine.web.gate.api_keys import DayBudgets, KeyRing, QuotaError, RequestRates
+from flowengine.web.gate.api_keys import KeyRing, RequestRates
+from flowengine.web.service.day_budgets import DayBudgets, QuotaError
 from flowengine.web.service.flow_service import FlowService
 from flowengine.web.service.outcomes import FlowCaller
 from tests.support.counted_flows import Counted

@@ -13,12 +13,12 @@ from mcp.client.client import Client
 from flowengine.engine.ports import JournalStore
 from flowengine.journal.stores import open_store
 from flowengine.runtime.run_driver import StoppingError
+from flowengine.web.api.chat_requests import stopping_unheard
 from flowengine.web.mcp.mcp_server import McpSettings, make_mcp_server
 from flowengine.web.openai.chat_calls import ChatRun, Conversation, begin_chat, follow_parts
-from flowengine.web.openai.chat_requests import stopping_unheard
 from flowengine.web.service.flow_service import FlowService
 from flowengine.web.service.outcomes import KeyReusedError
-from flowengine.web.streams.stream_parts import RunEnded, StepBegan
+from flowengine.web.service.stream_parts import RunEnded, StepBegan
 from tests.support.counted_flows import Counted
 
 pytestmark = pytest.mark.parametrize("anyio_backend", ["asyncio"])

@@ -38,8 +38,8 @@ from flowengine.nodes.node import RunLimits
 from flowengine.runtime.driven_run import DrivenRun
 from flowengine.runtime.run_driver import Admission, OverloadedError, StoppingError
 from flowengine.web.api.serving_metrics import ServingMetrics
-from flowengine.web.gate.api_keys import DayBudgets, QuotaError
 from flowengine.web.service import local_runs
+from flowengine.web.service.day_budgets import DayBudgets, QuotaError
 from flowengine.web.service.flow_service import FlowService
 from flowengine.web.service.outcomes import FlowCaller, KeyReusedError
 from tests.support.counted_flows import Counted

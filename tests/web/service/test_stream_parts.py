@@ -30,9 +30,7 @@ from flowengine.runs import Question
 from flowengine.web.openai.chat_calls import Conversation, begin_chat, follow_parts
 from flowengine.web.service.chat_shape import TextOutput, find_text_output
 from flowengine.web.service.flow_service import FlowService
-from flowengine.web.streams.ag_ui import AgUiEncoder, read_resume_answers
-from flowengine.web.streams.ai_sdk import AiSdkEncoder, read_tool_answers
-from flowengine.web.streams.stream_parts import (
+from flowengine.web.service.stream_parts import (
     Part,
     PartReader,
     RunEnded,
@@ -44,6 +42,8 @@ from flowengine.web.streams.stream_parts import (
     ToolBegan,
     ToolEnded,
 )
+from flowengine.web.streams.ag_ui import AgUiEncoder, read_resume_answers
+from flowengine.web.streams.ai_sdk import AiSdkEncoder, read_tool_answers
 from tests.support.model_server import ModelServer
 
 
