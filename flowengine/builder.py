@@ -13,10 +13,10 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Final, Literal, TypedDict, Unpack, cast, get_type_hints
 
-from flowengine.core.user_code import unprefixed_name
+from flowengine.core import unprefixed_name
 from flowengine.errors import DefinitionError, did_you_mean
 from flowengine.flow import Flow
-from flowengine.models.call_options import PromptCaching, ReasoningEffort, ServiceTier, Verbosity
+from flowengine.models import PromptCaching, ReasoningEffort, ServiceTier, Verbosity
 
 __all__ = ["FlowBuilder"]
 
@@ -328,7 +328,7 @@ class FlowBuilder(FlowBody):
 
     def to_yaml(self) -> str:
         """The flow as a file; `Flow.from_text` of it is the flow that `build` gives."""
-        from flowengine.flowfile.yaml.dump import to_yaml  # Who only imports the name need not load YAML.
+        from flowengine.flowfile.yaml import to_yaml  # Who only imports the name need not load YAML.
 
         outputs = {"outputs": self._outputs} if self._outputs else {}
         return to_yaml({"flowengine": "v1", "name": self.name, **self._keys, "nodes": self.nodes, **outputs})

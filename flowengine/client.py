@@ -8,7 +8,6 @@
 start has a key of its own, so one that is repeated because the connection broke finds the run that there is.
 """
 
-from flowengine.web.client.called_runs import CalledRun, ClientError, RunProgress, RunQuestion
-from flowengine.web.client.clients import AsyncClient, Client
+from flowengine.web.client import AsyncClient, CalledRun, Client, ClientError, RunProgress, RunQuestion
 
 __all__ = ["AsyncClient", "CalledRun", "Client", "ClientError", "RunProgress", "RunQuestion"]

@@ -24,13 +24,9 @@ from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Final, Required, TypeAlias, TypedDict, TypeVar, Unpack, get_args
 
-from flowengine.agents.standalone import run_sync
-from flowengine.core.argument_kinds import check_arguments
-from flowengine.core.budget import Budget
-from flowengine.core.context import EMPTY, Context
-from flowengine.engine.events import Event
-from flowengine.engine.merging import Merge, StateKey
-from flowengine.engine.ports import Durability, JournalStore
+from flowengine.agents import run_sync
+from flowengine.core import EMPTY, Budget, Context, check_arguments
+from flowengine.engine import Durability, Event, JournalStore, Merge, StateKey
 from flowengine.errors import (
     DefinitionError,
     Diagnostic,
@@ -40,23 +36,17 @@ from flowengine.errors import (
     refuse_other_kind,
     unknown_argument,
 )
-from flowengine.journal.approvals import answer
-from flowengine.journal.stores import AnyStore, as_store
-from flowengine.nodes.compiled_flow import CompiledFlow, assemble
-from flowengine.nodes.node import FlowNode, RunLimits, check_call
-from flowengine.nodes.run_inputs import InputField, find_wrong_default
-from flowengine.runtime.local import local
-from flowengine.runtime.local.event_stream import EventStream, open_stream
-from flowengine.runtime.run import Live, Run, RunOptions, describe_picture, unheard
+from flowengine.journal import AnyStore, answer, as_store
+from flowengine.nodes import CompiledFlow, FlowNode, InputField, RunLimits, assemble, check_call, find_wrong_default
+from flowengine.runtime import Live, Run, RunOptions, describe_picture, unheard
+from flowengine.runtime.local import EventStream, local, open_stream
 from visualize.drawable import Drawable
 
 __all__ = ["ApproveArguments", "Flow", "FlowSettings", "ResumeArguments", "RunArguments"]
 
 if TYPE_CHECKING:
-    from flowengine.agents.agent import Agent
-    from flowengine.agents.evaluation import EvaluationAgent
-    from flowengine.agents.routing import RoutingAgent
-    from flowengine.runtime.local.row_runs import RowResult
+    from flowengine.agents import Agent, EvaluationAgent, RoutingAgent
+    from flowengine.runtime.local import RowResult
     from visualize.picture import Picture
 
 Step: TypeAlias = "FlowNode | Agent | RoutingAgent | EvaluationAgent"
@@ -185,7 +175,7 @@ class Flow(Drawable):
         project's root (`.env.NAME` where FLOWENGINE_ENV is NAME). Raises `FlowError` with every problem of the file,
         each with its place.
         """
-        from flowengine.flowfile.compile.compiler import load_plan  # A flow built in Python needs no YAML.
+        from flowengine.flowfile.compile import load_plan  # A flow built in Python needs no YAML.
 
         check_arguments(Flow.from_yaml, locals())
         return cls.of(load_plan(path, model=model, environ=environ))
@@ -200,7 +190,7 @@ class Flow(Drawable):
         environ: Mapping[str, str] | None = None,
     ) -> F:
         """As `from_yaml`, with the file's text given; `path` tells its folder and stands in messages."""
-        from flowengine.flowfile.compile.compiler import load_plan  # A flow built in Python needs no YAML.
+        from flowengine.flowfile.compile import load_plan  # A flow built in Python needs no YAML.
 
         check_arguments(Flow.from_text, locals())
         return cls.of(load_plan(path, text=text, model=model, environ=environ))
@@ -307,7 +297,7 @@ class Flow(Drawable):
         at work; `contextlib.aclosing` also waits for their end. Without a store, a result's `run` has its journal until
         the next result is asked for.
         """
-        from flowengine.runtime.local.row_runs import RowRuns, open_row_set  # A single run does without.
+        from flowengine.runtime.local import RowRuns, open_row_set  # A single run does without.
 
         options = RunOptions(limits=limits, labels=labels)
         check_arguments(Flow.run_many, locals())
@@ -554,7 +544,7 @@ def as_nodes(steps: Mapping[str, Step]) -> Mapping[str, FlowNode]:
 
 
 def _make_agent_node(step: Agent | RoutingAgent | EvaluationAgent, name: str, steps: Mapping[str, Step]) -> FlowNode:
-    from flowengine.nodes.agent_steps import node_of_agent  # A flow without agents need not load their column.
+    from flowengine.nodes import node_of_agent  # A flow without agents need not load their column.
 
     return node_of_agent(step, name, steps)
 

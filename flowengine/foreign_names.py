@@ -11,8 +11,6 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import Final
 
-__all__ = ["find_foreign_argument", "find_foreign_class"]
-
 _SEQUENCE: Final = "Flow('name', steps={...}), or Flow.sequential({...})"
 
 _CLASSES: Final[Mapping[str, str]] = {

@@ -15,20 +15,29 @@ from math import inf
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from flowengine.core.argument_kinds import check_arguments
-from flowengine.core.context import EMPTY, RunStatus
-from flowengine.engine.events import ErrorInfo, Event, RunStarted
-from flowengine.engine.ports import RunInfo
+from flowengine.core import EMPTY, RunStatus, check_arguments
+from flowengine.engine import ErrorInfo, Event, RunInfo, RunStarted
 from flowengine.errors import DefinitionError, StoreCorruptError, did_you_mean
-from flowengine.journal.approvals import answers_left, open_questions, times_asked
-from flowengine.journal.run_digest import RunNote, RunNotes
-from flowengine.journal.run_lookup import STATUS_WORDS, RunQuery, check_labels, labels_of
-from flowengine.journal.run_notes import add_note, notes_of, set_mark, set_score
-from flowengine.journal.stores import AnyStore, as_store
-from flowengine.journal.value_types import only_looking
-from flowengine.nodes.node import check_least
-from flowengine.runtime.run import NodeRun
-from flowengine.runtime.run_listing import RunLister
+from flowengine.journal import (
+    STATUS_WORDS,
+    AnyStore,
+    RunNote,
+    RunNotes,
+    RunQuery,
+    add_note,
+    answers_left,
+    as_store,
+    check_labels,
+    labels_of,
+    notes_of,
+    only_looking,
+    open_questions,
+    set_mark,
+    set_score,
+    times_asked,
+)
+from flowengine.nodes import check_least
+from flowengine.runtime import NodeRun, RunLister
 from visualize.drawable import Drawable
 from visualize.progress import NodeRow, Progress, UsageTotals, fold_events
 

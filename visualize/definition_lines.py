@@ -11,8 +11,6 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-__all__ = ["find_definition"]
-
 _LINE_END: Final = re.compile(r"\r\n?|\n")
 """The line breaks of YAML 1.2: others, such as U+2028, stand within a line."""
 

@@ -14,15 +14,13 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from flowengine.core.node_traits import TRAITS
+from flowengine.core import TRAITS
 from flowengine.errors import PictureError
 from visualize.picture import Picture, PictureEdge, PictureNode
 from visualize.style import cut, heading, lines_of, look_of, tooltip_of
 
 if TYPE_CHECKING:
     from graphviz import Digraph
-
-__all__ = ["DOT_NODES", "draw_with_dot", "make_digraph"]
 
 DOT_NODES: Final = 1_500
 """Above this many nodes `dot` is not asked: it takes 2 s for 1,000 and does not finish 5,000."""

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     import networkx as nx
     from graphviz import Digraph
 
-__all__ = ["Format", "render", "to_dot", "to_graphviz", "to_mermaid", "to_networkx", "to_png", "to_svg"]
-
 Format = Literal["svg", "png", "dot", "mermaid", "json"]
 Drawn: TypeAlias = HasPicture | Picture
 

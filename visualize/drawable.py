@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from visualize.picture import Picture
 
-__all__ = ["Drawable"]
-
 
 class Drawable:
     """Something that has a picture."""

@@ -11,21 +11,9 @@ from itertools import pairwise
 from math import inf
 from typing import Final, Literal, NamedTuple
 
-from flowengine.engine.graph import ON_ERROR
+from flowengine.engine import ON_ERROR
 from visualize.progress import NodeRow, Progress
 from visualize.skeleton import Site, SkeletonLevel
-
-__all__ = [
-    "OPEN_STATUSES",
-    "STATE_ORDER",
-    "CriticalPath",
-    "EdgeState",
-    "critical_path",
-    "edge_state",
-    "edges_of",
-    "in_order",
-    "units_of",
-]
 
 # --- Edges that a run took
 

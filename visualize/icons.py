@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-__all__ = ["HEATS", "SIGNS", "SIGN_SIZE", "TAB_SHAPES", "Sign", "known_kinds", "sign_of", "sign_svg"]
-
 
 class Sign(NamedTuple):
     """The mark of a kind."""

@@ -9,10 +9,8 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from flowengine.core.node_traits import TRAITS
+from flowengine.core import TRAITS
 from visualize.picture import Picture, PictureNode
-
-__all__ = ["CORNERS", "CORNER_SLACK", "SPACING", "Arrangement", "Box", "arrange", "outline", "place_boxes", "slack"]
 
 # --- A layered layout after Sugiyama
 

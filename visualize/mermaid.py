@@ -8,11 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from flowengine.core.node_traits import TRAITS
+from flowengine.core import TRAITS
 from visualize.picture import Picture, PictureEdge, PictureNode
 from visualize.style import LOOKS, RISKS, cut, heading, lines_of
-
-__all__ = ["escape_text", "write_mermaid"]
 
 _BRACKETS: Final[Mapping[str, tuple[str, str]]] = {
     "rounded": ("(", ")"),

@@ -15,8 +15,6 @@ from visualize.picture import Picture, PictureEdge, PictureNode
 if TYPE_CHECKING:
     import networkx as nx
 
-__all__ = ["make_network"]
-
 
 def make_network(picture: Picture) -> nx.MultiDiGraph[Any]:
     """The picture as a `networkx.MultiDiGraph`.

@@ -11,28 +11,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, Protocol
 
-from flowengine.core.context import EvaluationResult, LLMResult, NodeStatus, RoutingResult, RunStatus, SkipCause
-from flowengine.engine.events import Event
-from flowengine.engine.graph import Graph
+from flowengine.core import EvaluationResult, LLMResult, NodeStatus, RoutingResult, RunStatus, SkipCause
+from flowengine.engine import Event, Graph
 from visualize.edge_states import EdgeState, critical_path, edges_of
 from visualize.progress import SETTLED, NodeRow, Progress, UsageTotals, fold_events
 from visualize.skeleton import Site, Skeleton
-
-__all__ = [
-    "STATUS_ORDER",
-    "EdgeState",
-    "HasPicture",
-    "Picture",
-    "PictureEdge",
-    "PictureNode",
-    "Risk",
-    "RunHead",
-    "close_containers",
-    "picture_of_flow",
-    "picture_of_progress",
-    "picture_of_run",
-    "picture_of_skeleton",
-]
 
 LARGE: Final = 40
 """Nodes in a container's body from which on it is drawn closed."""

@@ -6,9 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, cast
 
-from flowengine.core.json_values import to_json_value
-
-__all__ = ["brief", "compact", "format_value", "jsonable"]
+from flowengine.core import to_json_value
 
 
 def jsonable(value: Any) -> Any:

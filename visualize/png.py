@@ -11,8 +11,6 @@ from visualize.picture import Picture
 from visualize.style import Heat
 from visualize.svg import Theme, draw_svg
 
-__all__ = ["draw_png"]
-
 _ZOOM: Final = 2.0
 _MOST_PIXELS: Final = 16_000
 """Pixels of the longer side, at most: a larger picture is drawn smaller."""

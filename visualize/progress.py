@@ -11,22 +11,25 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from flowengine.core.context import NodeResult, NodeStatus, RunStatus, SkipCause
-from flowengine.core.node_traits import TRAITS
-from flowengine.core.records import (
+from flowengine.core import (
+    TRAITS,
     Answered,
     ApprovalRequested,
     Decided,
     MapBegan,
     ModelCall,
+    NodeResult,
+    NodeStatus,
     Notice,
     Notified,
     Retry,
     Reused,
+    RunStatus,
+    SkipCause,
     UsageTotals,
     question_path,
 )
-from flowengine.engine.events import (
+from flowengine.engine import (
     ErrorInfo,
     Event,
     NodeCancelled,
@@ -40,8 +43,6 @@ from flowengine.engine.events import (
     RunStarted,
 )
 from visualize.skeleton import Skeleton, Spot
-
-__all__ = ["SETTLED", "NodeRow", "Progress", "ReusedCount", "UsageTotals", "fold_events"]
 
 SETTLED: Final[frozenset[NodeStatus]] = frozenset({"succeeded", "failed", "skipped", "cancelled"})
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, NamedTuple, cast
 
-from flowengine.core.records import (
+from flowengine.core import (
     Answered,
     ApprovalRequested,
     EffectDecided,
@@ -24,8 +24,6 @@ from flowengine.core.records import (
     seconds_text,
 )
 from visualize.plain import format_value
-
-__all__ = ["CallStep", "RecordText", "describe", "explain_waits", "steps_of"]
 
 
 class RecordText(NamedTuple):

@@ -11,30 +11,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final, Literal, NamedTuple, cast, get_args
 
-from flowengine.core.records import ModelCall, ToolCall
-from flowengine.engine.events import Event, NodeRecorded, RunResumed, patches_in
+from flowengine.core import ModelCall, ToolCall
+from flowengine.engine import Event, NodeRecorded, RunResumed, patches_in
 from visualize.definition_lines import find_definition
 from visualize.edge_states import in_order
 from visualize.plain import format_value, jsonable
 from visualize.progress import NodeRow, Progress, fold_events
 from visualize.run_times import RunTimes, times_of
 from visualize.style import cut
-
-__all__ = [
-    "CAUSES",
-    "MOST_RUNS",
-    "CauseKind",
-    "Figures",
-    "LikelyCause",
-    "NodeDifference",
-    "RunDifference",
-    "RunSide",
-    "compare_runs",
-    "delta_text",
-    "figures_of",
-    "models_of",
-    "outputs_of",
-]
 
 CauseKind = Literal["model", "prompt", "options", "file", "tools", "inputs", "person", "settings", "answer"]
 CAUSES: Final[tuple[CauseKind, ...]] = get_args(CauseKind)

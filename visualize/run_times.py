@@ -20,7 +20,7 @@ from itertools import groupby
 from math import inf
 from typing import Any, Final, Literal, NamedTuple
 
-from flowengine.core.records import (
+from flowengine.core import (
     Answered,
     ApprovalRequested,
     MapBegan,
@@ -31,7 +31,7 @@ from flowengine.core.records import (
     question_path,
     seconds_text,
 )
-from flowengine.engine.events import (
+from flowengine.engine import (
     Event,
     NodeCancelled,
     NodeFailed,
@@ -45,8 +45,6 @@ from flowengine.engine.events import (
 )
 from visualize.record_text import steps_of
 from visualize.skeleton import Skeleton, Spot
-
-__all__ = ["PARTS", "Bar", "Part", "RunTimes", "Stretch", "times_of"]
 
 Part = Literal["worked", "loading", "retried", "queued", "waited", "stopped"]
 PARTS: Final[tuple[Part, ...]] = ("worked", "loading", "retried", "queued", "waited", "stopped")

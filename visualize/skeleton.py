@@ -13,8 +13,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final, NamedTuple, cast
 
-__all__ = ["Site", "Skeleton", "SkeletonLevel", "Spot"]
-
 _UNITS: Final[Mapping[str, re.Pattern[str]]] = {
     "map": re.compile(r"\[(\d{1,9})\]\."),
     "loop": re.compile(r"\.round\[(\d{1,9})\]\."),

@@ -11,14 +11,11 @@ from contextlib import suppress
 from functools import cached_property
 from typing import Any, Final, NamedTuple, cast
 
-from flowengine.core.context import EMPTY
-from flowengine.engine.merging import FOLDS, StateKey
-from flowengine.engine.state import Layer, StateStore
+from flowengine.core import EMPTY
+from flowengine.engine import FOLDS, Layer, StateKey, StateStore
 from visualize.edge_states import units_of
 from visualize.progress import Progress
 from visualize.skeleton import SkeletonLevel
-
-__all__ = ["Change", "States", "read_declared"]
 
 _RULES: Final = (*FOLDS, "error", "replace")
 

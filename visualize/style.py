@@ -11,30 +11,8 @@ from collections.abc import Iterable, Mapping
 from typing import Final, Literal, NamedTuple
 from unicodedata import category
 
-from flowengine.core.context import CAUSE_TEXTS
-from flowengine.core.records import cost_text, seconds_text
+from flowengine.core import CAUSE_TEXTS, cost_text, seconds_text
 from visualize.picture import STATUS_ORDER, Picture, PictureNode
-
-__all__ = [
-    "DASHES",
-    "GLYPHS",
-    "LOOKS",
-    "PLAIN",
-    "RISKS",
-    "Heat",
-    "Look",
-    "cut",
-    "heading",
-    "heat_value",
-    "heats_of",
-    "kind_of",
-    "lines_of",
-    "look_of",
-    "spending",
-    "standing",
-    "times",
-    "tooltip_of",
-]
 
 
 class Look(NamedTuple):

@@ -11,7 +11,7 @@ from typing import Final, Literal, NamedTuple
 from unicodedata import east_asian_width
 from xml.sax.saxutils import escape
 
-from flowengine.core.records import cost_text, seconds_text
+from flowengine.core import cost_text, seconds_text
 from visualize.icons import HEATS, SIGN_SIZE, SIGNS, known_kinds, sign_svg
 from visualize.layout import Arrangement, Point, arrange, outline, slack
 from visualize.picture import Picture, PictureEdge, PictureNode
@@ -29,8 +29,6 @@ from visualize.style import (
     look_of,
     tooltip_of,
 )
-
-__all__ = ["PAPERS", "Drawing", "Paper", "Theme", "curve", "draw_svg", "width_of"]
 
 Theme = Literal["auto", "light", "dark"]
 

@@ -9,10 +9,8 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any, Final, NamedTuple
 
-from flowengine.core.context import EMPTY
+from flowengine.core import EMPTY
 from visualize.progress import SETTLED, Progress
-
-__all__ = ["MOST_EVENTS_TIMED", "RUNS_TIMED", "RunPoint", "point_of", "time_left", "usual_times"]
 
 RUNS_TIMED: Final = 5
 """Runs by whose times it is said how long another one may still take."""

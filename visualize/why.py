@@ -9,23 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias, cast
 
-from flowengine.core.context import CAUSE_TEXTS
-from flowengine.core.records import Decided
-from flowengine.engine.graph import ON_ERROR
+from flowengine.core import CAUSE_TEXTS, Decided
+from flowengine.engine import ON_ERROR
 from visualize.edge_states import edge_state
 from visualize.progress import NodeRow, Progress
-
-__all__ = [
-    "CodeText",
-    "NodeName",
-    "Words",
-    "edges_from",
-    "explain_decision",
-    "explain_edges",
-    "explain_node",
-    "format_words",
-    "rows_before",
-]
 
 
 class NodeName(NamedTuple):

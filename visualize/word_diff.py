@@ -17,8 +17,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from difflib import SequenceMatcher
 from typing import Final, Literal, NamedTuple
 
-__all__ = ["Piece", "count_words", "diff_words", "shorten_pieces"]
-
 _WORD: Final = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|\w+|\s+|.", re.DOTALL)
 """A word, a gap, or a sign; a sign of a script without gaps by itself."""
 _DEEPEST: Final = 12

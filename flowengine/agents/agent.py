@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from flowengine.agents.caller import context_of, naming, open_caller
 from flowengine.agents.evaluation import EvaluationAgent
-from flowengine.agents.prompt.question_files import open_files
+from flowengine.agents.prompt import open_files
 from flowengine.agents.routing import router_of
 from flowengine.agents.settings import (
     PATIENCE,
@@ -36,24 +36,16 @@ from flowengine.agents.tool_loop import Admit
 from flowengine.agents.tooling import ServerChoice, ToolChoice, tooling_of
 from flowengine.agents.turn import check_input, open_turn, turn_of
 from flowengine.agents.turn_parts import AgentParts, Response, TurnRequest
-from flowengine.core.context import Context
-from flowengine.core.file_values import FileValue
-from flowengine.core.locale import load_messages
-from flowengine.core.records import Gateway
-from flowengine.core.run_scope import RunScope
+from flowengine.core import Context, FileValue, Gateway, RunScope, load_messages
 from flowengine.errors import DefinitionError, InputError, names_arguments, refuse_other_kind
-from flowengine.models.call_options import OF_GENERATING, ModelOptions, PromptCaching
-from flowengine.models.messages import Message
-from flowengine.models.model import Model
+from flowengine.models import OF_GENERATING, Message, Model, ModelOptions, PromptCaching
 
 if TYPE_CHECKING:
-    from flowengine.agents.context.provider import ContextProvider
-    from flowengine.agents.skills.disclosure import SkillChoice
-    from flowengine.agents.skills.sandbox.sandbox import Sandbox
+    from flowengine.agents.context import ContextProvider
+    from flowengine.agents.skills import SkillChoice
+    from flowengine.agents.skills.sandbox import Sandbox
     from flowengine.agents.sources import ContextChoice, MemoryChoice, ProviderConfig, Sources
-    from flowengine.agents.typed_contexts.manager import ContextManager
-
-__all__ = ["Agent"]
+    from flowengine.agents.typed_contexts import ContextManager
 
 _TEMPERATURE: Final = UsualTemperature(0.7)
 
@@ -337,7 +329,7 @@ class Agent:
     @staticmethod
     def get_context_provider_schemas() -> dict[str, dict[str, Any]]:
         """Name → schema of every context provider that there is."""
-        from flowengine.agents.context.factory import ContextProviderFactory
+        from flowengine.agents.context import ContextProviderFactory
 
         return ContextProviderFactory.get_available_providers()
 

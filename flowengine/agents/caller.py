@@ -14,22 +14,15 @@ from typing import Any, Final, NamedTuple
 from anyio import to_thread
 
 from flowengine.agents.model_environment import check_taken, open_model
-from flowengine.agents.prompt.prompt import Subject, add_schema
-from flowengine.agents.prompt.question_files import check_files, open_files
+from flowengine.agents.prompt import Subject, add_schema, check_files, open_files
 from flowengine.agents.settings import CallSettings, arguments_of
 from flowengine.agents.standalone import DirectGateway, run_sync
 from flowengine.agents.structured import AnswerShape, StructuredAnswer, UnfitError, UnusableAnswerError, parse_answer
 from flowengine.agents.tool_loop import ToolLoop, ToolLoopRequest, without_tools
 from flowengine.agents.vendor_cache import explain_unused_cache, note_prompt
-from flowengine.core.context import Context
-from flowengine.core.locale import Messages
-from flowengine.core.records import Gateway, Notice
+from flowengine.core import Context, Gateway, Messages, Notice
 from flowengine.errors import DefinitionError, FlowEngineError, InputError, OutputError, RunError, refuse_other_kind
-from flowengine.models.definitions import default_options
-from flowengine.models.messages import Message
-from flowengine.models.model import FINISH_REASONS, Model, PromptCache, Request, supports_schema
-
-__all__ = ["Caller", "SubjectAgent", "context_of", "naming", "open_caller", "subject_of"]
+from flowengine.models import FINISH_REASONS, Message, Model, PromptCache, Request, default_options, supports_schema
 
 _MOST_INLINE: Final = 500
 """Characters of an answer that is read at once: its values are too few to take long, whatever their schema."""

@@ -19,14 +19,10 @@ from operator import itemgetter
 from typing import Any, Final, NamedTuple, cast
 from uuid import uuid4
 
-from flowengine.agents.tools.tool import Tool, ToolResult
-from flowengine.agents.tools.toolset import ToolSet
-from flowengine.agents.typed_contexts.data_changes import apply_change, describe_change
-from flowengine.agents.typed_contexts.manager import CHANGES_OF, ContextManager
-from flowengine.core.records import ToolCall, tool_key
+from flowengine.agents.tools import Tool, ToolResult, ToolSet
+from flowengine.agents.typed_contexts import CHANGES_OF, ContextManager, apply_change, describe_change
+from flowengine.core import ToolCall, tool_key
 from flowengine.errors import StateError
-
-__all__ = ["ContextChanges", "data_of", "kept_changes"]
 
 _CHANGES: Final = "context_changes"
 _SNAPSHOT: Final = "typed_contexts"

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, TypeAlias, Unpack
 from pydantic import BaseModel, ValidationError
 
 from flowengine.agents.caller import SubjectAgent, naming
-from flowengine.agents.prompt.prompt import Subject, evaluation_messages
+from flowengine.agents.prompt import Subject, evaluation_messages
 from flowengine.agents.settings import (
     PATIENCE,
     PROCESS,
@@ -26,15 +26,9 @@ from flowengine.agents.settings import (
     check_share,
 )
 from flowengine.agents.structured import AnswerShape, StructuredAnswer, UnfitError, error_lines
-from flowengine.core.context import EvaluationResult, Share
-from flowengine.core.locale import load_messages
-from flowengine.core.records import Gateway, Notice, Round
+from flowengine.core import EvaluationResult, Gateway, Notice, Round, Share, load_messages
 from flowengine.errors import DefinitionError, LimitError, RunError, names_arguments, refuse_other_kind
-from flowengine.models.call_options import ModelOptions, PromptCaching
-from flowengine.models.messages import Message
-from flowengine.models.model import Model
-
-__all__ = ["Attempt", "Draft", "EvaluationAgent", "ImprovementProgress", "improve", "judge_attempt"]
+from flowengine.models import Message, Model, ModelOptions, PromptCaching
 
 _TEMPERATURE: Final = UsualTemperature(0.2)
 

@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, Any, cast
 from flowengine.agents.settings import (
     Guardrail,
 )
-from flowengine.core.user_code import describe_error
+from flowengine.core import describe_error
 from flowengine.errors import GuardrailError
 
 if TYPE_CHECKING:
     pass
-
-__all__ = ["check_guardrails", "guardrail_name"]
 
 
 async def check_guardrails(guardrails: Sequence[Guardrail], kind: str, value: Any) -> None:

@@ -12,25 +12,34 @@ from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from flowengine.agents.settings import CallSettings, Surroundings, UsualTemperature
-from flowengine.core.context import EMPTY
+from flowengine.core import EMPTY
 from flowengine.errors import ModelConfigError
-from flowengine.models.definitions import (
+from flowengine.models import (
+    DefaultModel,
+    LoadsLibrary,
+    Model,
     ModelMeaning,
+    ProviderSettings,
+    default_model,
     default_options,
     definition_of,
     find_meaning,
+    get_embedding,
+    get_llm,
     innermost_models,
+    is_stand_in,
+    needs_key,
     read_said_key,
+    served_natively,
 )
-from flowengine.models.model import LoadsLibrary, Model
-from flowengine.models.open import DefaultModel, default_model, get_embedding, get_llm, served_natively
-from flowengine.models.vendors import ProviderSettings, is_stand_in, needs_key
-from flowengine.models.wrappers.configured import configure_model
-from flowengine.models.wrappers.priced import find_user_price, with_price
-from flowengine.models.wrappers.retrying import FallbackModel, RetryingModel
-from flowengine.models.wrappers.timed import TimedModel
-
-__all__ = ["NamedModels", "TrackedEnviron", "check_taken", "find_default", "load_models", "open_model", "prepare_model"]
+from flowengine.models.wrappers import (
+    FallbackModel,
+    RetryingModel,
+    TimedModel,
+    configure_model,
+    find_user_price,
+    with_price,
+)
 
 # --- An environment that records what was read from it
 
@@ -148,7 +157,7 @@ def check_taken(model: Model, settings: CallSettings, *, has_tools: bool = False
         options = {**default_options(each), **settings.extra}
         if not options and not has_tools and temperature is None:
             continue
-        from flowengine.models.option_refusals import find_refusals  # Few agents set options.
+        from flowengine.models import find_refusals  # Few agents set options.
 
         definition = definition_of(each)
         capabilities = EMPTY if definition is None else definition.capabilities

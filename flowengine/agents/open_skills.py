@@ -11,20 +11,12 @@ from typing import Any, Final
 
 from anyio import to_thread
 
-from flowengine.agents.context.packer import PackedEntry
-from flowengine.agents.prompt.prompt_parts import Part, PartPlace
-from flowengine.agents.skills.disclosure import SkillAccess, SkillScope
-from flowengine.agents.skills.sandbox.sandbox import Sandbox
-from flowengine.agents.skills.skill_files import RefusedError
-from flowengine.agents.skills.skill_store import SkillStore
-from flowengine.agents.tools.tool import ToolResult
-from flowengine.agents.tools.toolset import ToolSet
-from flowengine.core.context import Fragment
-from flowengine.core.records import Gateway, ProviderFailed
-from flowengine.core.run_scope import RunScope
-from flowengine.core.user_code import describe_error
-
-__all__ = ["OpenSkills", "open_skills"]
+from flowengine.agents.context import PackedEntry
+from flowengine.agents.prompt import Part, PartPlace
+from flowengine.agents.skills import RefusedError, SkillAccess, SkillScope, SkillStore
+from flowengine.agents.skills.sandbox import Sandbox
+from flowengine.agents.tools import ToolResult, ToolSet
+from flowengine.core import Fragment, Gateway, ProviderFailed, RunScope, describe_error
 
 _LOGGER: Final = logging.getLogger(__name__)
 _LOAD: Final = SkillAccess.load_skill.__name__

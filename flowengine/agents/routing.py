@@ -13,7 +13,7 @@ from typing import Any, Final, Unpack
 from pydantic import BaseModel, ValidationError
 
 from flowengine.agents.caller import Caller, SubjectAgent, naming
-from flowengine.agents.prompt.prompt import Subject, routing_messages
+from flowengine.agents.prompt import Subject, routing_messages
 from flowengine.agents.settings import (
     PROCESS,
     CallSettings,
@@ -25,15 +25,9 @@ from flowengine.agents.settings import (
     check_share,
 )
 from flowengine.agents.structured import AnswerShape, UnfitError, UnusableAnswerError, error_lines
-from flowengine.core.context import RoutingResult, Share
-from flowengine.core.locale import load_messages
-from flowengine.core.records import Gateway, Notice
-from flowengine.core.values import find_label, label_key
+from flowengine.core import Gateway, Notice, RoutingResult, Share, find_label, label_key, load_messages
 from flowengine.errors import DefinitionError, RouteError, names_arguments, refuse_other_kind
-from flowengine.models.call_options import ModelOptions, PromptCaching
-from flowengine.models.model import Model
-
-__all__ = ["RoutingAgent", "router_of"]
+from flowengine.models import Model, ModelOptions, PromptCaching
 
 _TEMPERATURE: Final = UsualTemperature(0.1)
 

@@ -15,44 +15,24 @@ from types import NoneType
 from typing import Any, Final, TypeAlias, cast, get_args
 
 from flowengine.agents.structured import AnswerShape
-from flowengine.core.context import EvaluationResult, LLMResult
+from flowengine.core import EvaluationResult, LLMResult
 from flowengine.errors import DefinitionError, find_nearest, refuse_other_kind
-from flowengine.models.call_options import (
+from flowengine.models import (
     DECIDING,
     OPTIONS,
+    PROCESS_ENVIRONMENT,
     SAID_OTHERWISE,
     VENDOR_OPTIONS,
+    Model,
+    ModelDefinition,
+    Price,
     PromptCaching,
+    ProviderSettings,
     find_option_problems,
+    missing_members,
     normalize_options,
 )
-from flowengine.models.definitions import ModelDefinition
-from flowengine.models.dotenv import PROCESS_ENVIRONMENT
-from flowengine.models.model import Model, missing_members
-from flowengine.models.pricing import Price
-from flowengine.models.vendors import ProviderSettings
-from flowengine.models.wrappers.rate import Limiters, limiter_for
-
-__all__ = [
-    "PROCESS",
-    "CallSettings",
-    "Generation",
-    "Guardrail",
-    "Improvement",
-    "ImprovementCallback",
-    "ModelChoice",
-    "Surroundings",
-    "UsualTemperature",
-    "arguments_of",
-    "call_settings",
-    "check_count",
-    "check_descriptions",
-    "check_functions",
-    "check_list",
-    "check_share",
-    "is_number",
-    "is_settled_late",
-]
+from flowengine.models.wrappers import Limiters, limiter_for
 
 # --- Where agents find models, keys and prices
 

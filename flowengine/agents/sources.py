@@ -13,33 +13,26 @@ from dataclasses import dataclass
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, cast
 
-from flowengine.agents.context.chain import FAILED, call_guarded, clear_providers, tell_providers
-from flowengine.agents.context.conversation import entry_of
-from flowengine.agents.context.factory import ContextProviderFactory
-from flowengine.agents.context.kept_memories import MEMORY, read_remembered, to_kept_items
-from flowengine.agents.context.provider import ContextProvider
+from flowengine.agents.context import (
+    FAILED,
+    MEMORY,
+    ContextProvider,
+    ContextProviderFactory,
+    call_guarded,
+    clear_providers,
+    entry_of,
+    read_remembered,
+    tell_providers,
+    to_kept_items,
+)
 from flowengine.agents.settings import check_count
-from flowengine.agents.typed_contexts.manager import ContextManager
-from flowengine.agents.typed_contexts.typed import TypedContext
-from flowengine.core.context import ignore_record
-from flowengine.core.records import Gateway
-from flowengine.core.values import describe_value
+from flowengine.agents.typed_contexts import ContextManager, TypedContext
+from flowengine.core import Gateway, describe_value, ignore_record
 from flowengine.errors import DefinitionError, refuse_other_kind
 
 if TYPE_CHECKING:
-    from flowengine.agents.skills.disclosure import SkillChoice
-    from flowengine.agents.skills.sandbox.sandbox import Sandbox
-    from flowengine.agents.skills.skill_store import SkillStore
-
-__all__ = [
-    "ContextChoice",
-    "MemoryChoice",
-    "ProviderConfig",
-    "ProviderState",
-    "Sources",
-    "load_provider_state",
-    "sources_of",
-]
+    from flowengine.agents.skills import SkillChoice, SkillStore
+    from flowengine.agents.skills.sandbox import Sandbox
 
 ProviderConfig: TypeAlias = str | Sequence[str | Mapping[str, Any]]
 """The values a user may give as `context_providers_config`: YAML, or its list as data."""
@@ -118,7 +111,7 @@ def _open_memory(memory: Any) -> ContextProvider:
     if isinstance(memory, ContextProvider):
         return memory
     # Imported here: most agents that draw on anything remember nothing for good.
-    from flowengine.agents.context.long_term_memory import LongTermMemoryProvider
+    from flowengine.agents.context import LongTermMemoryProvider
 
     if isinstance(memory, str | PathLike):
         return LongTermMemoryProvider.from_config({"store": fspath(cast("PathLike[str]", memory))})
@@ -131,13 +124,13 @@ def _open_memory(memory: Any) -> ContextProvider:
 
 
 def _open_store(skills: SkillChoice) -> SkillStore:
-    from flowengine.agents.skills.skill_store import SkillStore  # Most agents have no skills.
+    from flowengine.agents.skills import SkillStore  # Most agents have no skills.
 
     return skills if isinstance(skills, SkillStore) else SkillStore(skills)
 
 
 def _check_sandbox(sandbox: Sandbox) -> None:
-    from flowengine.agents.skills.sandbox.sandbox import Sandbox  # As above.
+    from flowengine.agents.skills.sandbox import Sandbox  # As above.
 
     refuse_other_kind(sandbox, Sandbox, "skill_sandbox is a Sandbox", DefinitionError)
 

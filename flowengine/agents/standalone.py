@@ -15,27 +15,37 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 import anyio
 
-from flowengine.agents.tools.tool import Tool, ToolResult, failed_result
-from flowengine.core.cancellation import is_being_cancelled
-from flowengine.core.context import ignore_record
-from flowengine.core.file_keeper import FileKeeper
-from flowengine.core.file_values import FileValue, RefusedFileError
-from flowengine.core.records import Gateway, ModelCall, ToolCall, tool_key
-from flowengine.core.run_scope import RunScope
-from flowengine.core.threads import Post, post_to_this_loop, short_lived
-from flowengine.core.user_code import USER_CODE
+from flowengine.agents.tools import Tool, ToolResult, failed_result
+from flowengine.core import (
+    USER_CODE,
+    FileKeeper,
+    FileValue,
+    Gateway,
+    ModelCall,
+    Post,
+    RefusedFileError,
+    RunScope,
+    ToolCall,
+    ignore_record,
+    is_being_cancelled,
+    post_to_this_loop,
+    short_lived,
+    tool_key,
+)
 from flowengine.errors import LimitError, ModelError, NotJournalableError, RunError, UnknownEffectError
-from flowengine.models.call_timeline import CALL_STEPS, TimedStep, tell_steps
-from flowengine.models.model import Model, Reply, Request, Unanswered, plain_request, read_cost
-from flowengine.models.worst_case import most_of, worst_cases
-
-__all__ = [
-    "DirectGateway",
-    "StreamingGateway",
-    "in_event_loop",
-    "model_call",
-    "run_sync",
-]
+from flowengine.models import (
+    CALL_STEPS,
+    Model,
+    Reply,
+    Request,
+    TimedStep,
+    Unanswered,
+    most_of,
+    plain_request,
+    read_cost,
+    tell_steps,
+    worst_cases,
+)
 
 # --- From synchronous code into asynchronous code
 

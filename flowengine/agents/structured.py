@@ -15,23 +15,9 @@ from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 from pydantic import BaseModel, PydanticUserError, ValidationError
 
-from flowengine.core.json_values import find_json, refuse_constant
-from flowengine.core.user_code import describe_error
+from flowengine.core import describe_error, find_json, refuse_constant
 from flowengine.errors import DefinitionError, OutputError
-from flowengine.models.messages import Message
-from flowengine.models.model import Reply
-
-__all__ = [
-    "AnswerShape",
-    "OutputModel",
-    "StructuredAnswer",
-    "UnfitError",
-    "UnusableAnswerError",
-    "error_lines",
-    "json_values",
-    "parse_answer",
-    "shape_of",
-]
+from flowengine.models import Message, Reply
 
 OutputModel: TypeAlias = type[BaseModel] | Mapping[str, Any]
 """The values a user may give as `output_model`: a pydantic class or a JSON Schema."""
@@ -194,7 +180,7 @@ def _format_error(error: Any) -> str:
 
 def _parser_of(schema: Mapping[str, Any]) -> Callable[[Any], Any]:
     # Loaded here because the validating library is slow to import and most agents answer in text.
-    from flowengine.core.json_schema import describe_problems, make_validator
+    from flowengine.core import describe_problems, make_validator
 
     check = make_validator(schema)
 

@@ -15,20 +15,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias, c
 import anyio
 
 from flowengine.agents.standalone import StreamingGateway
-from flowengine.agents.tools.result_text import cut
-from flowengine.agents.tools.tool import Tool, ToolResult, failed_result
-from flowengine.agents.tools.toolset import ApprovalRules, Offer, ToolSet
-from flowengine.core.json_values import load_json
-from flowengine.core.locale import Messages, load_messages
-from flowengine.core.records import AwaitsPerson, Gateway, Notice
+from flowengine.agents.tools import ApprovalRules, Offer, Tool, ToolResult, ToolSet, cut, failed_result
+from flowengine.core import AwaitsPerson, Gateway, Messages, Notice, load_json, load_messages
 from flowengine.errors import PermanentModelError
-from flowengine.models.messages import Message, ToolRequest
-from flowengine.models.model import Model, Reply, Request
+from flowengine.models import Message, Model, Reply, Request, ToolRequest
 
 if TYPE_CHECKING:
-    from flowengine.agents.tools.mcp.server_clients import Served
-
-__all__ = ["Admit", "Bringer", "CurrentTools", "RoundLimits", "ToolLoop", "ToolLoopRequest", "without_tools"]
+    from flowengine.agents.tools.mcp import Served
 
 Admit: TypeAlias = Callable[[Iterable[Tool]], None]
 """Raises if one of the tools must not be offered to the model here."""

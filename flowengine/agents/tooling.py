@@ -14,17 +14,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from flowengine.agents.settings import check_count, check_list
 from flowengine.agents.tool_loop import Admit, Bringer, CurrentTools, RoundLimits, ToolLoop, without_tools
-from flowengine.agents.tools.mcp.server_settings import McpServer, server_of
-from flowengine.agents.tools.tool import Tool
-from flowengine.agents.tools.toolset import NO_RULES, ApprovalRules, Offer, ToolSet
-from flowengine.core.locale import Messages
-from flowengine.core.run_scope import RunScope
+from flowengine.agents.tools import NO_RULES, ApprovalRules, Offer, Tool, ToolSet
+from flowengine.agents.tools.mcp import McpServer, server_of
+from flowengine.core import Messages, RunScope
 from flowengine.errors import DefinitionError, did_you_mean
 
 if TYPE_CHECKING:
-    from flowengine.agents.tools.mcp.server_clients import Served
-
-__all__ = ["ServerChoice", "ToolChoice", "Tooling", "tooling_of"]
+    from flowengine.agents.tools.mcp import Served
 
 ToolChoice: TypeAlias = Callable[..., Any] | Tool | ToolSet
 """The values a user may give as one of `tools`."""
@@ -77,7 +73,7 @@ class Tooling:
         async with AsyncExitStack() as stack:
             served: Served | None = None
             if self.servers:
-                from flowengine.agents.tools.mcp.server_clients import serve  # Most agents name no server.
+                from flowengine.agents.tools.mcp import serve  # Most agents name no server.
 
                 open_scope = await stack.enter_async_context(RunScope()) if scope is None else scope
                 served = await serve(self.servers, open_scope, environ=environ)

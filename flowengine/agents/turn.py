@@ -16,16 +16,17 @@ from flowengine.agents.caller import Caller, naming, open_caller
 from flowengine.agents.evaluation import Attempt, Draft, EvaluationAgent, improve, judge_attempt
 from flowengine.agents.guardrails import check_guardrails
 from flowengine.agents.model_environment import NamedModels
-from flowengine.agents.prompt.prompt import (
+from flowengine.agents.prompt import (
     Subject,
+    attach_files,
     chat_of,
+    check_files,
     format_exchange,
     format_feedback,
     improvement_messages,
     prompt_text,
     text_of,
 )
-from flowengine.agents.prompt.question_files import attach_files, check_files
 from flowengine.agents.settings import (
     CallSettings,
     Improvement,
@@ -36,18 +37,12 @@ from flowengine.agents.settings import (
 from flowengine.agents.standalone import StreamingGateway
 from flowengine.agents.tool_loop import ToolLoopRequest
 from flowengine.agents.turn_parts import AgentParts, Response, TurnRequest
-from flowengine.core.context import EvaluationResult, LLMResult
-from flowengine.core.records import Notice
-from flowengine.core.user_code import describe_error
+from flowengine.core import EvaluationResult, LLMResult, Notice, describe_error
 from flowengine.errors import RunError
-from flowengine.models.dotenv import file_secrets
-from flowengine.models.messages import Message
-from flowengine.models.model import Model, Reply
+from flowengine.models import Message, Model, Reply, file_secrets
 
 if TYPE_CHECKING:
-    from flowengine.agents.prompt.prompt_builder import PromptBuilder
-
-__all__ = ["check_input", "open_turn", "turn_of"]
+    from flowengine.agents.prompt import PromptBuilder
 
 
 class Turn(NamedTuple):
@@ -241,7 +236,7 @@ def turn_of(agent: AgentParts, request: TurnRequest, caller: Caller) -> Turn:
 
 async def _open_builder(agent: AgentParts, request: TurnRequest, surroundings: Surroundings) -> PromptBuilder:
     # Imported here, with all that brings texts: most agents draw on nothing but their own.
-    from flowengine.agents.prompt.prompt_builder import open_prompt_builder
+    from flowengine.agents.prompt import open_prompt_builder
     from flowengine.agents.sources import Sources
 
     return await open_prompt_builder(
@@ -261,7 +256,7 @@ async def _open_builder(agent: AgentParts, request: TurnRequest, surroundings: S
 async def _make_prompt(
     agent: AgentParts, request: TurnRequest, prompt_builder: PromptBuilder, caller: Caller
 ) -> tuple[Any, ...]:
-    from flowengine.agents.prompt.prompt_parts import PromptQuestion
+    from flowengine.agents.prompt import PromptQuestion
 
     own = agent.generation
     question = PromptQuestion(

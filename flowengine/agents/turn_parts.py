@@ -6,11 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flowengine.agents.evaluation import EvaluationAgent
-from flowengine.agents.prompt.prompt import (
-    chat_of,
-    generation_messages,
-    text_of,
-)
+from flowengine.agents.prompt import chat_of, generation_messages, text_of
 from flowengine.agents.routing import RoutingAgent
 from flowengine.agents.settings import (
     Generation,
@@ -18,17 +14,21 @@ from flowengine.agents.settings import (
 )
 from flowengine.agents.tool_loop import Admit
 from flowengine.agents.tooling import Tooling
-from flowengine.core.context import EMPTY, Context, EvaluationResult, LLMResult, RoutingResult
-from flowengine.core.file_values import FileValue
-from flowengine.core.locale import Messages
-from flowengine.core.records import Gateway
-from flowengine.core.run_scope import RunScope
-from flowengine.models.messages import Message
+from flowengine.core import (
+    EMPTY,
+    Context,
+    EvaluationResult,
+    FileValue,
+    Gateway,
+    LLMResult,
+    Messages,
+    RoutingResult,
+    RunScope,
+)
+from flowengine.models import Message
 
 if TYPE_CHECKING:
     from flowengine.agents.sources import Sources
-
-__all__ = ["AgentParts", "Response", "TurnRequest"]
 
 
 class Response(NamedTuple):

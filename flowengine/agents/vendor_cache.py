@@ -8,9 +8,7 @@ from __future__ import annotations
 import time
 from typing import Final
 
-from flowengine.models.model import PromptCache, Reply
-
-__all__ = ["CACHE_NOTICE", "explain_unused_cache", "find_cache_rule", "note_prompt"]
+from flowengine.models import PromptCache, Reply
 
 # --- Which prompts are asked again
 
@@ -52,7 +50,7 @@ def explain_unused_cache(reply: Reply, model: str) -> str | None:
     >>> explain_unused_cache(Reply("", provider="openai", usage=TokenUsage(900, 5)), "gpt-4o")
     'prompt_cache: openai keeps prompts of gpt-4o from 1,024 tokens on, and this one has 900'
     """
-    from flowengine.models.http.vendor_traits import cache_minimum  # Few agents ask for a cache.
+    from flowengine.models.http import cache_minimum  # Few agents ask for a cache.
 
     minimum, usage = cache_minimum(reply.provider, model), reply.usage
     if minimum is None or usage.prompt_tokens is None or usage.cached_tokens or usage.cache_write_tokens:

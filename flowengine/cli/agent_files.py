@@ -15,15 +15,13 @@ from typing import Final
 
 import flowengine
 from flowengine.cli.page_texts import codes_page, commands_page, exit_codes, format_rows, list_commands, tests_page
-from flowengine.core.node_traits import TRAITS
-from flowengine.core.templating.filters import FILTERS, TESTS
-from flowengine.flowfile.checks.codes import CODES
-from flowengine.flowfile.compile.scope import DESCRIBED
-from flowengine.flowfile.schema.node_kinds import spec_of
-from flowengine.flowfile.schema.reference import providers_section, reference
+from flowengine.core import TRAITS
+from flowengine.core.templating import FILTERS, TESTS
+from flowengine.flowfile.checks import CODES
+from flowengine.flowfile.compile import DESCRIBED
+from flowengine.flowfile.schema import providers_section, spec_of
+from flowengine.flowfile.schema.reference import reference
 from flowengine.version import __version__
-
-__all__ = ["AGENTS_FILE", "SKILL", "make_agent_files"]
 
 AGENTS_FILE: Final = "AGENTS.md"
 SKILL: Final = "flowengine-flows"

@@ -12,8 +12,6 @@ import click
 
 from flowengine.cli.terminal import complain
 
-__all__ = ["debug_option", "is_debugging", "watch_loop_if_debugging"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 _IS_ASKED: Final = ContextVar("--debug was given", default=False)
@@ -44,6 +42,6 @@ def watch_loop_if_debugging(tell: Callable[[str], object] = complain) -> Abstrac
     """Entered inside of the event loop that is to be watched."""
     if not is_debugging():
         return nullcontext()
-    from flowengine.runtime.loop_watch import watch_this_loop  # Nobody else needs it.
+    from flowengine.runtime import watch_this_loop  # Nobody else needs it.
 
     return watch_this_loop(lambda hold: tell(str(hold)))

@@ -23,7 +23,7 @@ import anyio
 
 from flowengine.cli.debugging import is_debugging, watch_loop_if_debugging
 from flowengine.cli.terminal import complain
-from flowengine.core.user_code import is_interrupt
+from flowengine.core import is_interrupt
 from flowengine.errors import (
     Diagnostic,
     EffectPendingError,
@@ -34,8 +34,6 @@ from flowengine.errors import (
     LimitError,
     RunError,
 )
-
-__all__ = ["INTERRUPTED", "exit_code", "format_excerpt", "report", "run_until_interrupted"]
 
 # --- The source line with its caret
 
@@ -230,7 +228,7 @@ class _Stopping:
 def _end_at_once() -> None:
     """Nothing is cleaned up; what the journal has committed stays, and what this process started ends with it."""
     with suppress(Exception):  # it ends, whatever comes
-        from flowengine.agents.skills.sandbox.process import end_below  # Only here.
+        from flowengine.agents.skills.sandbox import end_below  # Only here.
 
         end_below(os.getpid())
     if sys.__stderr__ is not None and sys.__stderr__.isatty():

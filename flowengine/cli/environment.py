@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import os
 
-from flowengine.agents.settings import Surroundings
-from flowengine.flowfile.project.project import Project
-from flowengine.models.dotenv import load_environment, read_environment
-from flowengine.models.worst_case import ModelFacts
-
-__all__ = ["find_account", "find_user", "read_model_facts", "surroundings_of"]
+from flowengine.agents import Surroundings
+from flowengine.flowfile.project import Project
+from flowengine.models import ModelFacts, load_environment, read_environment
 
 
 def find_user() -> str:

@@ -16,23 +16,17 @@ from flowengine.cli.ending import INTERRUPTED, report, run_until_interrupted
 from flowengine.cli.options import OPTION_OF, Reporting, RunningOptions
 from flowengine.cli.run_access import format_command, read
 from flowengine.cli.terminal import Results, complain, has_live_stderr
-from flowengine.core.context import EMPTY, NodeStatus, RunStatus
-from flowengine.core.json_values import dumps
-from flowengine.core.records import Notice, Reused
-from flowengine.engine.events import ErrorInfo, Event, NodeRecorded, NodeStarted, RunStarted, TokenStreamed
-from flowengine.engine.ports import JournalStore
+from flowengine.core import EMPTY, NodeStatus, Notice, Reused, RunStatus, dumps
+from flowengine.engine import ErrorInfo, Event, JournalStore, NodeRecorded, NodeStarted, RunStarted, TokenStreamed
 from flowengine.errors import LimitError, RunBusyError
-from flowengine.journal.approvals import open_questions, told_last
-from flowengine.journal.stores import tell_events
-from flowengine.nodes.compiled_flow import CompiledFlow
+from flowengine.journal import open_questions, tell_events, told_last
+from flowengine.nodes import CompiledFlow
+from flowengine.runtime import Live, Run, RunOptions, higher_limit
 from flowengine.runtime.local import local
-from flowengine.runtime.run import Live, Run, RunOptions, higher_limit
 from visualize.progress import Progress
 
 if TYPE_CHECKING:
     from flowengine.cli.run_outlook import RunOutlook
-
-__all__ = ["Execution", "ProgressWatch", "exit_code_of", "format_outputs"]
 
 # --- The end of a run: what is printed, and the exit code
 
@@ -153,7 +147,7 @@ class ProgressWatch:
         elif self._pieces and not isinstance(event, NodeStarted):
             self._pieces.pop(getattr(event, "node", None) or "", None)
         if self._reporting.events:
-            from flowengine.journal.run_export import event_line  # Reads and writes journals; few commands need it.
+            from flowengine.journal import event_line  # Reads and writes journals; few commands need it.
 
             self._results.attempt(event_line(event))
         if notice and not self._reporting.quiet:
@@ -334,7 +328,7 @@ class Execution:
             return
         if not any(node.kind == "map" for node in self.plan.all_nodes.values()):
             return
-        from flowengine.runtime.local.forking import failed_items
+        from flowengine.runtime.local import failed_items
 
         failed = sum(len(items) for items in failed_items(self.plan, run.events).values())
         if failed:

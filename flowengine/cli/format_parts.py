@@ -10,26 +10,13 @@ from typing import Any, Final
 
 from flowengine.cli.format_run import indent_lines, shorten
 from flowengine.cli.terminal import format_dollars, format_span, format_table
-from flowengine.core.json_values import format_value
-from flowengine.core.records import ModelCall
-from flowengine.engine.events import Event, NodeRecorded
+from flowengine.core import ModelCall, format_value
+from flowengine.engine import Event, NodeRecorded
 from visualize.edge_states import critical_path, in_order
 from visualize.progress import Progress, fold_events
 from visualize.run_times import PARTS, Part, RunTimes, times_of
-from visualize.viewer.panel_input import list_inputs
-from visualize.viewer.reading import Reading
+from visualize.viewer import Reading, list_inputs
 from visualize.word_diff import diff_words, shorten_pieces
-
-__all__ = [
-    "calls_to_object",
-    "format_calls",
-    "format_inputs",
-    "format_state",
-    "format_times",
-    "format_writes",
-    "mark_words",
-    "times_to_object",
-]
 
 
 def _list_calls(events: Sequence[Event], node: str | None) -> Iterator[tuple[int, str, ModelCall]]:

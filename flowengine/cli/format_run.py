@@ -6,27 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from flowengine.cli.terminal import format_clock, format_dollars, format_span, format_table, format_tokens
-from flowengine.core.context import CAUSE_TEXTS, EMPTY, NodeStatus
-from flowengine.core.json_values import dumps, format_value
-from flowengine.core.records import Notified
-from flowengine.engine.events import RunStarted, patches_in
-from flowengine.journal.approvals import fields_of
-from flowengine.journal.run_index import digest_of
-from flowengine.journal.run_lookup import labels_of
+from flowengine.core import CAUSE_TEXTS, EMPTY, NodeStatus, Notified, dumps, format_value
+from flowengine.engine import RunStarted, patches_in
+from flowengine.journal import digest_of, fields_of, labels_of
 from visualize.edge_states import in_order
 from visualize.progress import NodeRow, Progress, UsageTotals
-
-__all__ = [
-    "MAX_VALUE_TEXT",
-    "format_run",
-    "format_told",
-    "format_usage",
-    "indent_lines",
-    "shorten",
-    "to_node_object",
-    "to_run_json",
-    "to_run_object",
-]
 
 MAX_VALUE_TEXT: Final = 2000
 """Characters of one value that are shown."""

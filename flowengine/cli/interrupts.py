@@ -9,8 +9,6 @@ import os
 import signal
 from types import FrameType
 
-__all__ = ["begin_loading", "end_loading"]
-
 
 def begin_loading() -> None:
     """From here on Ctrl-C ends the process at once, where it would raise `KeyboardInterrupt`."""

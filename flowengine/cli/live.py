@@ -25,10 +25,8 @@ from flowengine.cli.terminal import (
     format_span,
     format_tokens,
 )
-from flowengine.core.context import CAUSE_TEXTS, NodeStatus
+from flowengine.core import CAUSE_TEXTS, NodeStatus
 from visualize.progress import SETTLED, NodeRow, Progress
-
-__all__ = ["cut_to_end", "draw", "draw_bar", "format_progress_line", "live_tree"]
 
 # --- The tree for rich
 

@@ -31,8 +31,6 @@ from flowengine.cli.terminal import complain, discard_buffer
 from flowengine.core.masking import MORE_RECOGNIZERS
 from flowengine.version import __version__
 
-__all__ = ["COMMANDS", "main"]
-
 # --- The table of commands
 
 COMMANDS: Final[dict[str, tuple[str, str]]] = {
@@ -143,7 +141,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _find_recognizers() -> Sequence[Any]:
     """The masking rules of the working folder's project, read when something leaves."""
-    from flowengine.flowfile.project.project import find_project
+    from flowengine.flowfile.project import find_project
 
     rules = find_project().masking
     return () if rules is None else rules.make_recognizers()

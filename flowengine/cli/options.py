@@ -18,38 +18,13 @@ from pydantic_core import PydanticCustomError
 
 from flowengine.cli.debugging import debug_option
 from flowengine.cli.terminal import complain
-from flowengine.core.context import EMPTY
-from flowengine.core.json_values import parse_json
-from flowengine.engine.ports import Durability, JournalStore
+from flowengine.core import EMPTY, parse_json
+from flowengine.engine import Durability, JournalStore
 from flowengine.errors import InputError
-from flowengine.flowfile.schema.fields import seconds
-from flowengine.journal.run_lookup import parse_labels
-from flowengine.journal.stores import check_run_id, open_store, without_password
-from flowengine.nodes.run_inputs import InputField, parse_text
+from flowengine.flowfile.schema import seconds
+from flowengine.journal import check_run_id, open_store, parse_labels, without_password
+from flowengine.nodes import InputField, parse_text
 from flowengine.version import Extra, install_hint
-
-__all__ = [
-    "DURABILITIES",
-    "OPTION_OF",
-    "FiniteRange",
-    "Reporting",
-    "RowsOptions",
-    "RunningOptions",
-    "add_rows_options",
-    "add_running_options",
-    "add_spending_options",
-    "choose_store",
-    "collect_settings",
-    "duration",
-    "format_store",
-    "gather_inputs",
-    "keeps",
-    "label_option",
-    "needing_extra",
-    "open_journal",
-    "store_option",
-    "strict_limits_option",
-]
 
 Command = Callable[..., int]
 F = TypeVar("F", bound=Callable[..., Any])
@@ -89,7 +64,7 @@ def choose_store(address: str | None) -> str:
 
 def _find_project_store() -> str | None:
     """The project's store; a relative path is relative to the project's folder."""
-    from flowengine.flowfile.project.project import project_of  # Only where nothing nearer names the store.
+    from flowengine.flowfile.project import project_of  # Only where nothing nearer names the store.
 
     project, _ = project_of(None)
     if project.store is None:
@@ -138,7 +113,7 @@ class TelemetryOptions(NamedTuple):
         """The store, whose runs are sent for as long as the block lasts. `tell`: hears of a collector that is lost."""
         if self.endpoint is None:
             return nullcontext(store)
-        from flowengine.runtime.telemetry.span_sender import sending_spans  # Few runs are sent.
+        from flowengine.runtime.telemetry import sending_spans  # Few runs are sent.
 
         return sending_spans(store, self.endpoint, tell, content=self.content)
 

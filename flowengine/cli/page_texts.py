@@ -16,10 +16,8 @@ from pydantic import BaseModel
 
 from flowengine import errors
 from flowengine.cli import main as command_line
-from flowengine.flowfile.checks.codes import CODES
-from flowengine.flowfile.schema.editor_schema import field_docs
-
-__all__ = ["codes_page", "commands_page", "exit_codes", "format_rows", "list_commands", "tests_page"]
+from flowengine.flowfile.checks import CODES
+from flowengine.flowfile.schema import field_docs
 
 _FAMILIES: Final = {
     "FE1": "The file and its YAML",

@@ -9,10 +9,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from flowengine.cli.terminal import format_count, format_dollars, format_table
-from flowengine.flowfile.estimate.bound_change import BoundChange, NodeChange, difference
-from flowengine.flowfile.estimate.cost_bound import Most
-
-__all__ = ["change_as_data", "change_as_markdown", "list_change"]
+from flowengine.flowfile.estimate import BoundChange, Most, NodeChange, difference
 
 _NO_BOUND: Final = "?"
 _ELSEWHERE: Final = "its models' prices or bounds, or what it reads"

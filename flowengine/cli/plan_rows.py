@@ -7,14 +7,10 @@ from functools import reduce
 from typing import Any, Final, NamedTuple
 
 from flowengine.cli.terminal import format_dollars
-from flowengine.core.json_values import dumps
-from flowengine.evals.data_file import DataFile
-from flowengine.flowfile.estimate.bounds import FlowBound, Waves
-from flowengine.flowfile.estimate.cost_bound import Most
-from flowengine.flowfile.estimate.plan_report import batch_data
-from flowengine.models.worst_case import KnownModel
-
-__all__ = ["RowsBound", "bound_rows"]
+from flowengine.core import dumps
+from flowengine.evals import DataFile
+from flowengine.flowfile.estimate import FlowBound, Most, Waves, batch_data
+from flowengine.models import KnownModel
 
 _MEASURED: Final = 400
 """Rows that are measured one by one; of more, those of about the same length are taken for the longest of them."""

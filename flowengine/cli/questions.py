@@ -16,17 +16,13 @@ from typing import Any, Final, cast
 import anyio
 import click
 
-from flowengine.agents.tools.result_text import cut
+from flowengine.agents.tools import cut
 from flowengine.cli.environment import find_account, find_user
 from flowengine.cli.terminal import complain, escape_controls, has_live_stderr
-from flowengine.core.json_values import parse_value
-from flowengine.core.records import ACCEPT, ApprovalRequested
-from flowengine.engine.events import Event
-from flowengine.engine.ports import JournalStore
+from flowengine.core import ACCEPT, ApprovalRequested, parse_value
+from flowengine.engine import Event, JournalStore
 from flowengine.errors import ApprovalError
-from flowengine.journal.approvals import Given, answer, may_answer, open_questions
-
-__all__ = ["ask_person", "can_ask_person", "describe_question", "format_choices", "name_person"]
+from flowengine.journal import Given, answer, may_answer, open_questions
 
 _MOST: Final = 2_000
 """Characters of an argument that are shown; all of them are in the record of the run."""

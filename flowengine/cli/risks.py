@@ -6,10 +6,8 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Any, Final
 
-from flowengine.flowfile.risks.risk_paths import RiskPath, RiskPaths, Step, place_text
+from flowengine.flowfile.risks import RiskPath, RiskPaths, Step, place_text
 from visualize.picture import Picture, PictureEdge, PictureNode, Risk
-
-__all__ = ["draw_risk_paths", "list_risk_paths", "risk_paths_as_data"]
 
 
 def list_risk_paths(risks: RiskPaths) -> Iterator[str]:

@@ -8,14 +8,10 @@ from typing import Any
 
 import click
 
-from flowengine.engine.events import Event, NodeRecorded, RunStarted
-from flowengine.engine.ports import JournalStore
+from flowengine.engine import Event, JournalStore, NodeRecorded, RunStarted
 from flowengine.errors import RunNotFoundError, StoreCorruptError, did_you_mean
-from flowengine.journal.stores import without_password
-from flowengine.journal.value_types import only_looking, reading_record
+from flowengine.journal import only_looking, reading_record, without_password
 from visualize.progress import fold_events
-
-__all__ = ["ReadingCommand", "beginning", "format_command", "node_events", "read", "records_of"]
 
 
 def format_command(command: str, run_id: str, store: str | None) -> str:

@@ -12,9 +12,10 @@ from time import monotonic
 from typing import Any, Final
 
 from flowengine.cli.terminal import format_seconds
-from flowengine.core.records import ModelCall
-from flowengine.engine.events import (
+from flowengine.core import ModelCall
+from flowengine.engine import (
     Event,
+    JournalStore,
     NodeCancelled,
     NodeFailed,
     NodeFinished,
@@ -23,15 +24,10 @@ from flowengine.engine.events import (
     RunFinished,
     TokenStreamed,
 )
-from flowengine.engine.ports import JournalStore
 from flowengine.errors import JournalError
-from flowengine.journal.live_texts import LiveFollower, LiveText, LiveTexts
-from flowengine.journal.run_index import RunsAsked, run_index_of
-from flowengine.journal.value_types import only_looking
+from flowengine.journal import LiveFollower, LiveText, LiveTexts, RunsAsked, only_looking, run_index_of
 from visualize.progress import Progress, fold_events
 from visualize.usual_times import MOST_EVENTS_TIMED, RUNS_TIMED, RunPoint, point_of, time_left, usual_times
-
-__all__ = ["RunOutlook"]
 
 _QUICK: Final = 1.0
 """Seconds that a run has gone on before earlier ones are read for it."""

@@ -25,19 +25,13 @@ from flowengine.cli.terminal import (
     has_live_stderr,
     width_of_stderr,
 )
-from flowengine.core.budget import Budget
-from flowengine.core.json_values import dumps
-from flowengine.engine.ports import JournalStore
+from flowengine.core import Budget, dumps
+from flowengine.engine import JournalStore
 from flowengine.errors import FlowChangedError, InputError
-from flowengine.evals.batch_collector import BatchPace, open_collector
-from flowengine.evals.data_file import DataFile, open_data, parse_mapping
-from flowengine.evals.results_file import ResultsFile, to_record
-from flowengine.nodes.compiled_flow import CompiledFlow
-from flowengine.runtime.local.row_runs import RowResult, RowRuns, RowSet, open_row_set
-from flowengine.runtime.run import RunOptions
-from flowengine.runtime.set_lease import hold_set
-
-__all__ = ["RowMeter", "RowsCommand", "how_to_go_on", "pace_of", "rows_exit_code", "tell_notices"]
+from flowengine.evals import BatchPace, DataFile, ResultsFile, open_collector, open_data, parse_mapping, to_record
+from flowengine.nodes import CompiledFlow
+from flowengine.runtime import RunOptions, hold_set
+from flowengine.runtime.local import RowResult, RowRuns, RowSet, open_row_set
 
 _BOUNDS: Final = Budget._fields
 CONCURRENCY: Final = 20

@@ -13,11 +13,9 @@ import click
 
 from flowengine.cli.environment import find_user
 from flowengine.cli.options import duration, label_option
-from flowengine.engine.ports import JournalStore
-from flowengine.journal.run_lookup import STATUS_WORDS, RunQuery
-from flowengine.runtime.run_listing import RunLister
-
-__all__ = ["PATIENCE", "Chosen", "Selection", "add_filter_options", "selection"]
+from flowengine.engine import JournalStore
+from flowengine.journal import STATUS_WORDS, RunQuery
+from flowengine.runtime import RunLister
 
 Command = Callable[..., int]
 PATIENCE: Final = 600.0

@@ -13,25 +13,6 @@ from contextlib import contextmanager, redirect_stdout, suppress
 from datetime import datetime
 from typing import Any, Final, TextIO
 
-__all__ = [
-    "Results",
-    "complain",
-    "cut_cell",
-    "discard_buffer",
-    "escape_controls",
-    "fit_columns",
-    "format_clock",
-    "format_count",
-    "format_dollars",
-    "format_seconds",
-    "format_span",
-    "format_table",
-    "format_tokens",
-    "has_live_stderr",
-    "put_lines",
-    "width_of_stderr",
-]
-
 _UNSAFE: Final = {
     **{code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"},
     **{code: f"\\u{code:04x}" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F, 0x061C)},
@@ -96,7 +77,7 @@ class Results:
 
     def value(self, value: Any) -> None:
         """A value as indented JSON."""
-        from flowengine.core.json_values import dumps  # `--help` does without.
+        from flowengine.core import dumps  # `--help` does without.
 
         self.json(dumps(value, indent=2))
 
@@ -158,7 +139,7 @@ def put_lines(lines: Iterable[str], output: str | None) -> bool:
         for line in lines:
             results.json(line)
         return False
-    from flowengine.core.output_file import write_output  # Most results go to stdout.
+    from flowengine.core import write_output  # Most results go to stdout.
 
     write_output(output, (f"{line}\n" for line in lines))
     return True
@@ -173,7 +154,7 @@ def format_span(seconds: float | None) -> str:
     >>> format_span(0.0412), format_span(75)
     ('41 ms', '1 min 15 s')
     """
-    from flowengine.core.records import seconds_text  # `--help` needs no records.
+    from flowengine.core import seconds_text  # `--help` needs no records.
 
     return "" if seconds is None else seconds_text(seconds)
 
@@ -210,7 +191,7 @@ def format_dollars(cost: float | None, *, is_whole: bool = True) -> str:
     >>> format_dollars(0.001234), format_dollars(12.5), format_dollars(0.01, is_whole=False)
     ('$0.0012', '$12.50', '$0.0100+')
     """
-    from flowengine.core.records import cost_text  # `--help` needs no records.
+    from flowengine.core import cost_text  # `--help` needs no records.
 
     return "" if cost is None else cost_text(cost) + "+" * (not is_whole)
 

@@ -10,21 +10,19 @@ from typing import TYPE_CHECKING
 from flowengine.cli.execute import ProgressWatch
 from flowengine.cli.options import Reporting
 from flowengine.cli.terminal import Results, complain, format_clock
-from flowengine.engine.ports import JournalStore
-from flowengine.journal.value_types import only_looking
+from flowengine.engine import JournalStore
+from flowengine.journal import only_looking
 from visualize.progress import Progress
 
 if TYPE_CHECKING:
-    from flowengine.runtime.queue.run_positions import Standing
-
-__all__ = ["follow", "format_run_standing"]
+    from flowengine.runtime.queue import Standing
 
 # --- Standing of a queued run
 
 
 def format_run_standing(store: JournalStore, run_id: str) -> Iterator[str]:
     """Formats a run's position in its queue, and what its workers lack; empty if it needs no worker."""
-    from flowengine.runtime.queue.run_positions import standing_of
+    from flowengine.runtime.queue import standing_of
 
     standing = standing_of(store, run_id)
     if standing is not None:
@@ -59,7 +57,7 @@ class RunStanding:
         """The lines that are new; `now`: asked at once."""
         if not now and monotonic() < self._not_before:
             return ()
-        from flowengine.runtime.queue.run_positions import standing_of  # Most runs wait in no queue.
+        from flowengine.runtime.queue import standing_of  # Most runs wait in no queue.
 
         self._not_before = monotonic() + self.pause
         standing = standing_of(self._store, self._run_id)

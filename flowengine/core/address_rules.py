@@ -20,17 +20,6 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 from typing import Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
-__all__ = [
-    "AddressRule",
-    "Origin",
-    "RefusedAddressError",
-    "allowed_url",
-    "check_addresses",
-    "leads_elsewhere",
-    "origin_of",
-    "read_rule",
-]
-
 Origin = tuple[str, str, int]
 """Scheme, host and port."""
 

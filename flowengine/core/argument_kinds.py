@@ -17,8 +17,6 @@ from typing import Any, Final, Literal, Union, cast, get_args, get_origin, get_t
 from flowengine.core.values import describe_value, is_json_type, is_one_of
 from flowengine.errors import DefinitionError, did_you_mean
 
-__all__ = ["check_arguments"]
-
 
 def check_arguments(
     function: Callable[..., Any], arguments: Mapping[str, Any], error: Callable[[str], Exception] = DefinitionError

@@ -14,8 +14,6 @@ from typing import Any, Final, NoReturn, Protocol
 
 from flowengine.core.budget import Reservation
 
-__all__ = ["BATCHING", "CALL", "AwaitsAnswer", "Batcher", "CallPlace"]
-
 
 class AwaitsAnswer(BaseException):
     """A call waits for a batch. It goes through whatever catches errors, since it is none."""

@@ -36,8 +36,6 @@ from referencing import Registry
 
 from flowengine.core.values import brief_repr, number_key
 
-__all__ = ["TooMuchWorkError", "bounded_validator", "find_violations"]
-
 _LONGEST_QUOTE: Final = 100
 """Characters, and so more than the items that are looked at."""
 _MOST_OF_PART: Final = 20

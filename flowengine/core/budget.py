@@ -28,8 +28,6 @@ import anyio
 
 from flowengine.errors import LimitError
 
-__all__ = ["Budget", "Ledger", "Limit", "OnLimit", "Reservation", "Spending", "explain_unpriced"]
-
 Limit: TypeAlias = Literal["cost_usd", "tokens", "model_calls"]
 
 OnLimit: TypeAlias = Literal["fail", "pause", "partial"]

@@ -22,16 +22,6 @@ import anyio
 
 from flowengine.core.user_code import ForeignExitError, describe_error
 
-__all__ = [
-    "GRACE",
-    "drive",
-    "drive_apart",
-    "forget_cancellations",
-    "is_being_cancelled",
-    "is_on_asyncio",
-    "start_apart",
-]
-
 T = TypeVar("T")
 
 GRACE: Final = 5.0

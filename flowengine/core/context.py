@@ -16,30 +16,6 @@ from flowengine.core.budget import Ledger
 from flowengine.core.run_scope import RunScope
 from flowengine.errors import RunError
 
-__all__ = [
-    "CAUSE_TEXTS",
-    "EMPTY",
-    "OF_THIS_RUN",
-    "WRITES_ARE_RETURNED",
-    "Around",
-    "Context",
-    "EvaluationResult",
-    "FailedEvaluation",
-    "FailedRouting",
-    "Fragment",
-    "GivenRuntime",
-    "LLMResult",
-    "NodeResult",
-    "NodeStatus",
-    "NodeView",
-    "RoutingResult",
-    "RunStatus",
-    "Runtime",
-    "Tell",
-    "ignore_record",
-    "read_or_raise",
-]
-
 NodeStatus = Literal["pending", "running", "waiting", "succeeded", "failed", "skipped", "cancelled"]
 RunStatus = Literal["running", "succeeded", "failed", "waiting", "paused", "partial", "cancelled"]
 SkipCause = Literal["not_selected", "condition_false", "upstream_skipped", "upstream_failed", "error", "cancelled"]

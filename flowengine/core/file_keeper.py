@@ -20,8 +20,6 @@ from flowengine.core.file_values import FileRules, FileValue, RefusedFileError, 
 from flowengine.core.flow_paths import RefusedPathError, open_regular, resolve_path
 from flowengine.core.media_types import allows_media_type, extension_of, media_type_of
 
-__all__ = ["BlobStore", "FileKeeper", "holds_bytes", "is_data_address", "read_data_address", "refused_address"]
-
 _INLINE: Final = 65_536
 """Bytes that are stored without a thread."""
 _BYTES: Final = (bytes, bytearray)

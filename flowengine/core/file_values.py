@@ -19,17 +19,6 @@ from typing import Any, Final, TypeAlias, cast
 
 from flowengine.errors import JournalError
 
-__all__ = [
-    "FileRules",
-    "FileSource",
-    "FileValue",
-    "RefusedFileError",
-    "binding_files",
-    "clean_name",
-    "find_files",
-    "hash_of",
-]
-
 # --- What a project allows of files
 
 

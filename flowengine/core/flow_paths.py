@@ -22,8 +22,6 @@ from typing import BinaryIO, Final
 
 from flowengine.errors import DefinitionError
 
-__all__ = ["RefusedPathError", "check_path", "is_withheld", "open_regular", "resolve_path", "resolve_store"]
-
 _SECRETS: Final = (".pem", ".key")
 _STORES: Final = (".db", ".sqlite", ".sqlite3")
 _FLAGS: Final = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)

@@ -22,8 +22,6 @@ from flowengine.core.bounded_validators import TooMuchWorkError, bounded_validat
 from flowengine.core.values import describe_value
 from flowengine.errors import DefinitionError
 
-__all__ = ["check_keywords", "describe_problems", "find_misfits", "make_validator"]
-
 _LONGEST: Final = 300
 _MOST_READ: Final = 500
 """Violations among which the most important one is looked for."""

@@ -22,24 +22,6 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 from flowengine.core.records import RECORDS
 from flowengine.errors import RunError
 
-__all__ = [
-    "MAX_VALUES",
-    "ValueCounter",
-    "check_text",
-    "dumps",
-    "find_json",
-    "format_value",
-    "has_keys_alike",
-    "load_json",
-    "parse_json",
-    "parse_value",
-    "refuse_constant",
-    "refusing_no_json",
-    "to_json_fields",
-    "to_json_value",
-    "write_json",
-]
-
 _RECORDS: Final[frozenset[type[Any]]] = frozenset(RECORDS.values())
 _HUGE: Final = 10**4000
 """Python writes no decimal integer of more than 4,300 digits."""

@@ -14,8 +14,6 @@ from typing import Final, cast
 
 from flowengine.errors import DefinitionError
 
-__all__ = ["LOCALES", "Messages", "load_messages"]
-
 LOCALES: Final = ("en", "ja", "zh")
 
 

@@ -9,8 +9,6 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-__all__ = ["OTHER", "allows_media_type", "extension_of", "is_media_pattern", "media_type_of"]
-
 OTHER: Final = "application/octet-stream"
 _BEGINNING: Final = 65_536
 """Bytes that are looked at."""

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
     from types import ModuleType
 
-__all__ = ["MovedModuleFinder", "current_name"]
-
 _LOCAL = ("event_stream", "forking", "local", "row_runs", "shared_past")
 _PLACES = {
     "flowengine.context_providers": "flowengine.agents.context",

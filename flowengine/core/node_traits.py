@@ -13,9 +13,6 @@ from typing import Final, NamedTuple
 from flowengine.core.user_code import find_entry_points, load_entry_point
 from flowengine.errors import DefinitionError
 
-__all__ = ["SHAPES", "TRAITS", "NodeTraits", "find_packaged_kinds"]
-
-
 SHAPES: Final = ("rectangle", "rounded", "hexagon", "octagon", "diamond", "stack", "folder", "house")
 
 

@@ -22,8 +22,6 @@ from typing import BinaryIO, Final
 
 from flowengine.errors import InputError
 
-__all__ = ["open_output", "tells_refusals", "write_output"]
-
 _STREAM_FOLDERS: Final = ("/dev", "/dev/fd", "/proc/self/fd")
 """Folders whose names are streams that somebody holds open, also where a shell led them into a file."""
 _PART: Final = re.compile(r"[0-9a-f]{8}\.part")

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from flowengine.core.locale import Messages
 
-__all__ = ["format_turns", "quote_lines"]
-
 
 def quote_lines(text: str) -> str:
     """A text whose lines behind the first one are marked, whatever parts them.

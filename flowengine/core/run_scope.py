@@ -19,8 +19,6 @@ from flowengine.core.user_code import DEFAULT_THREADS
 if TYPE_CHECKING:  # Loaded by the code that opens a run.
     from flowengine.core.file_keeper import FileKeeper
 
-__all__ = ["Fence", "RunScope"]
-
 T = TypeVar("T")
 Fence: TypeAlias = Callable[[], Awaitable[None]]
 """Raises where another process goes on with the run by now."""

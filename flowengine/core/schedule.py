@@ -28,16 +28,6 @@ from flowengine.errors import did_you_mean
 if TYPE_CHECKING:
     from cronsim import CronSim
 
-__all__ = [
-    "LATE",
-    "Schedule",
-    "ScheduleState",
-    "TickDecision",
-    "decide_ticks",
-    "find_cron_problem",
-    "find_zone_problem",
-]
-
 LATE: Final = 60.0
 """Seconds that a tick may be late without having been missed."""
 _MOST: Final = 100

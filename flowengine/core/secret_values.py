@@ -14,16 +14,6 @@ from string import ascii_lowercase, ascii_uppercase
 from typing import Any, Final, NamedTuple, cast
 from urllib.parse import parse_qsl, urlsplit
 
-__all__ = [
-    "ESCAPE",
-    "HiddenStream",
-    "Secrets",
-    "find_secret_values",
-    "find_url_secrets",
-    "is_random",
-    "replace_escape",
-]
-
 # --- Escapes and the letters they stand for
 
 ESCAPE: Final = re.compile(

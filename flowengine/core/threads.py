@@ -17,8 +17,6 @@ from typing import Any, Final, Protocol
 
 import anyio
 
-__all__ = ["Post", "event_of_this_loop", "is_short_lived", "post_to_this_loop", "postpone_cancellation", "short_lived"]
-
 # --- Messages from other threads
 
 

@@ -19,26 +19,6 @@ from anyio import CapacityLimiter, to_thread
 
 from flowengine.errors import DefinitionError, JournalError, RunError
 
-__all__ = [
-    "DEFAULT_THREADS",
-    "ROOT_PREFIX",
-    "USER_CODE",
-    "ForeignExitError",
-    "call_abandonable",
-    "call_in_thread",
-    "describe_error",
-    "failure_of_code",
-    "find_entry_points",
-    "is_failure",
-    "is_interrupt",
-    "is_of_project",
-    "left_threads",
-    "load_entry_point",
-    "package_of",
-    "unprefixed_name",
-    "unprefixed_text",
-]
-
 # --- Names of a project's modules
 
 ROOT_PREFIX: Final = "_flowengine_"

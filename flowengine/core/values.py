@@ -25,27 +25,6 @@ from uuid import UUID
 from flowengine.core.file_values import FileValue
 from flowengine.core.user_code import unprefixed_text
 
-__all__ = [
-    "UNCHANGEABLE",
-    "FrozenDict",
-    "FrozenList",
-    "MixedDict",
-    "MixedList",
-    "brief_repr",
-    "copy_mutable",
-    "describe_value",
-    "find_label",
-    "freeze",
-    "frozen_dict",
-    "frozen_list",
-    "is_json_type",
-    "is_map",
-    "is_one_of",
-    "label_key",
-    "number_key",
-    "thaw",
-]
-
 
 def _refuse(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
     raise TypeError(

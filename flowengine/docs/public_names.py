@@ -13,8 +13,6 @@ from typing import Any, Final, NamedTuple, cast
 
 import flowengine
 
-__all__ = ["MODULES", "api_page", "describe_names", "names_of"]
-
 
 class PublicModule(NamedTuple):
     """A module beside `flowengine` whose names are public."""

@@ -15,36 +15,36 @@ from typing import Any, Final, NamedTuple, cast
 from starlette.routing import Route
 
 import flowengine
-from flowengine.cli.commands.init import examples_folder
-from flowengine.cli.page_texts import codes_page, commands_page, format_rows, tests_page
-from flowengine.core.file_values import FileRules
-from flowengine.core.records import RECORDS
-from flowengine.core.schedule import Schedule
-from flowengine.core.templating.filters import FILTERS, TESTS
+from flowengine.cli import codes_page, commands_page, format_rows, tests_page
+from flowengine.cli.commands import examples_folder
+from flowengine.core import RECORDS, FileRules, Schedule
+from flowengine.core.templating import FILTERS, TESTS
 from flowengine.docs.public_names import api_page
-from flowengine.engine.events import EVENTS, TokenStreamed
+from flowengine.engine import EVENTS, TokenStreamed
 from flowengine.flow import Flow
-from flowengine.flowfile.analysis.flow_nodes import nodes_of
-from flowengine.flowfile.loader import load_flow
-from flowengine.flowfile.project.masking_table import MaskingRules
-from flowengine.flowfile.project.project import Project
-from flowengine.flowfile.project.webhook_tables import WebhookRule
-from flowengine.flowfile.schema.editor_schema import field_docs
-from flowengine.flowfile.schema.reference import providers_section, reference
-from flowengine.journal.memory import MemoryStore
-from flowengine.models.capabilities import SaidCapabilities
-from flowengine.models.definitions import ModelDefinition
-from flowengine.models.http.vendor_traits import is_native
-from flowengine.models.pricing import Price
-from flowengine.models.vendors import ALIASES, OTHERS, VENDORS, ProviderSettings, RateLimits, Vendor
-from flowengine.nodes.function import FunctionNode
-from flowengine.nodes.notify.channels import MailServer, NotifySettings
-from flowengine.web.api.api import OPERATIONS
-from flowengine.web.api.flow_documents import EVERY_PROBLEM, describe_flows
-from flowengine.web.serving_app import make_serving_app
+from flowengine.flowfile import load_flow
+from flowengine.flowfile.analysis import nodes_of
+from flowengine.flowfile.project import MaskingRules, Project, WebhookRule
+from flowengine.flowfile.schema import field_docs, providers_section
+from flowengine.flowfile.schema.reference import reference
+from flowengine.journal import MemoryStore
+from flowengine.models import (
+    ALIASES,
+    OTHERS,
+    VENDORS,
+    ModelDefinition,
+    Price,
+    ProviderSettings,
+    RateLimits,
+    SaidCapabilities,
+    Vendor,
+)
+from flowengine.models.http import is_native
+from flowengine.nodes import FunctionNode
+from flowengine.nodes.notify import MailServer, NotifySettings
+from flowengine.web import make_serving_app
+from flowengine.web.api import EVERY_PROBLEM, OPERATIONS, describe_flows
 from visualize.draw import to_svg
-
-__all__ = ["PAGES", "PATTERNS", "TABLES", "reference_pages", "sample_pictures"]
 
 # --- The project file
 

@@ -12,8 +12,6 @@ from pathlib import Path
 from posixpath import relpath
 from typing import Any, Final
 
-__all__ = ["indent_by_four", "on_nav", "on_page_markdown", "on_post_build", "on_post_page", "write_index"]
-
 _ITEM: Final = re.compile(r" {0,3}(?:[-*+]|\d{1,9}[.)]) +(?=\S)")
 _FENCE: Final = re.compile(r" *(`{3,}|~{3,})")
 _BLOCK: Final = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)

@@ -11,26 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from flowengine.core.context import NodeResult, RunStatus, SkipCause
-from flowengine.core.json_values import to_json_fields
-from flowengine.core.records import Decided
-
-__all__ = [
-    "EVENTS",
-    "SCHEMA_VERSION",
-    "ErrorInfo",
-    "Event",
-    "NodeCancelled",
-    "NodeFailed",
-    "NodeFinished",
-    "NodeRecorded",
-    "NodeSkipped",
-    "NodeStarted",
-    "RunFinished",
-    "RunResumed",
-    "RunStarted",
-    "TokenStreamed",
-]
+from flowengine.core import Decided, NodeResult, RunStatus, SkipCause, to_json_fields
 
 SCHEMA_VERSION: Final = 1
 """Raised when an event changes in a way that an older reader would misread."""

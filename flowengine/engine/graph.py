@@ -13,19 +13,6 @@ from typing import Final, Literal, NamedTuple
 
 from flowengine.errors import Diagnostic, FlowError, did_you_mean
 
-__all__ = [
-    "FALLBACK",
-    "ON_ERROR",
-    "Ancestry",
-    "Edge",
-    "Graph",
-    "Join",
-    "OnError",
-    "Vertex",
-    "find_cycles",
-    "sort_topologically",
-]
-
 # --- Topological order and cycles
 
 

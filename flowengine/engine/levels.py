@@ -13,9 +13,7 @@ from typing import Any, NamedTuple
 
 import anyio
 
-from flowengine.core.budget import Ledger
-from flowengine.core.context import EMPTY, Context, NodeResult
-from flowengine.core.values import freeze, frozen_dict
+from flowengine.core import EMPTY, Context, Ledger, NodeResult, freeze, frozen_dict
 from flowengine.engine.graph import Graph
 from flowengine.engine.ports import CalledOff, Node, Park
 from flowengine.engine.restoring import History
@@ -25,17 +23,6 @@ from flowengine.engine.state import ENGINE_OWNED, StateStore, kept_name
 from flowengine.engine.view import FinalContext, NodeContext, NodeRuntime
 from flowengine.engine.walk import Walk
 from flowengine.errors import LimitError, RunError
-
-__all__ = [
-    "Level",
-    "LevelBody",
-    "Unfinished",
-    "enter_level",
-    "history_of",
-    "result_of_level",
-    "store_of",
-    "timeout_error",
-]
 
 
 class LevelBody(NamedTuple):

@@ -10,10 +10,8 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, cast
 
-from flowengine.core.values import describe_value, frozen_dict, frozen_list, is_json_type, number_key
+from flowengine.core import describe_value, frozen_dict, frozen_list, is_json_type, number_key
 from flowengine.errors import StateError
-
-__all__ = ["FOLDS", "Merge", "StateKey", "check_contribution", "state_rules"]
 
 Merge = Literal["error", "replace", "append", "union", "sum", "max", "min", "update"]
 

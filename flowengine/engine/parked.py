@@ -12,13 +12,11 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any, Final, Protocol
 
-from flowengine.core.records import node_of_question
+from flowengine.core import node_of_question
 from flowengine.engine.events import NodeRecorded
 from flowengine.engine.ports import Journal, Mailbox
 from flowengine.engine.restoring import History
 from flowengine.errors import JournalError
-
-__all__ = ["Entrance", "Parked"]
 
 _SECONDS_BETWEEN_LOOKS: Final = 0.25
 """Seconds between two looks into the mailbox that only the end of some other node gives reason for."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
-from flowengine.core.context import EMPTY, Context, NodeResult, RunStatus, SkipCause
-from flowengine.core.records import Decided
+from flowengine.core import EMPTY, Context, Decided, NodeResult, RunStatus, SkipCause
 from flowengine.engine.events import Event
 
 __all__ = [

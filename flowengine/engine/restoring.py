@@ -14,9 +14,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from math import fsum
 from typing import Any, Final, NamedTuple
 
-from flowengine.core.budget import Spending
-from flowengine.core.context import SkipCause
-from flowengine.core.records import (
+from flowengine.core import (
     ACCEPT,
     Answered,
     ApprovalRequested,
@@ -26,6 +24,8 @@ from flowengine.core.records import (
     Notified,
     Retry,
     RoundEnded,
+    SkipCause,
+    Spending,
     ToolCall,
     tool_key,
     usage_of,
@@ -42,17 +42,6 @@ from flowengine.engine.events import (
     RunResumed,
 )
 from flowengine.engine.graph import Graph, OnError
-
-__all__ = [
-    "TOP",
-    "Attempts",
-    "History",
-    "RestoredPast",
-    "add_up_spending",
-    "answer_to",
-    "enclosing_containers",
-    "past_of",
-]
 
 # --- Records of unfinished nodes
 

@@ -9,11 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from flowengine.core.context import NodeResult
+from flowengine.core import NodeResult
 from flowengine.engine.graph import Graph
 from flowengine.errors import AmbiguousResultError
-
-__all__ = ["NOTHING", "ResultPropagation"]
 
 NOTHING: Final = object()
 """The value received where nothing was passed on; None is a value."""

@@ -32,13 +32,21 @@ from typing import Any, Final, Literal
 import anyio
 from anyio.abc import TaskGroup
 
-from flowengine.core.budget import Ledger
-from flowengine.core.cancellation import drive, forget_cancellations, is_being_cancelled
-from flowengine.core.context import NodeResult, Note, Tell
-from flowengine.core.records import Retry
-from flowengine.core.run_scope import RunScope
-from flowengine.core.user_code import ForeignExitError, describe_error, is_interrupt
-from flowengine.core.values import describe_value
+from flowengine.core import (
+    ForeignExitError,
+    Ledger,
+    NodeResult,
+    Note,
+    Retry,
+    RunScope,
+    Tell,
+    describe_error,
+    describe_value,
+    drive,
+    forget_cancellations,
+    is_being_cancelled,
+    is_interrupt,
+)
 from flowengine.engine.events import (
     ErrorInfo,
     Event,
@@ -63,8 +71,6 @@ from flowengine.errors import (
     OverdueError,
     SupersededError,
 )
-
-__all__ = ["BodyError", "OnFailure", "Scheduler", "error_info"]
 
 OnFailure = Literal["drain", "cancel"]
 

@@ -26,25 +26,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import ceil
 from typing import Any, Final, cast
 
-from flowengine.core.context import EMPTY
-from flowengine.core.values import freeze
+from flowengine.core import EMPTY, freeze
 from flowengine.engine.merging import FOLDS, Merge, StateKey, check_contribution
 from flowengine.errors import StateConflictError, StateError, did_you_mean
-
-__all__ = [
-    "ENGINE_KEYS",
-    "ENGINE_OWNED",
-    "EVALUATION",
-    "IN_ORDER",
-    "KEPT",
-    "ROUTING",
-    "Conflict",
-    "KeyRules",
-    "Layer",
-    "StateStore",
-    "kept_key",
-    "kept_name",
-]
 
 ROUTING: Final = "=routing_result"
 EVALUATION: Final = "=evaluation_result"

@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NoReturn, TypeAlias
 
-from flowengine.core.context import WRITES_ARE_RETURNED
-from flowengine.core.values import UNCHANGEABLE
+from flowengine.core import UNCHANGEABLE, WRITES_ARE_RETURNED
 from flowengine.engine.state import ENGINE_KEYS, Layer, StateStore
 from flowengine.errors import did_you_mean
-
-__all__ = ["Give", "KeptView", "StateView"]
 
 Give: TypeAlias = Callable[[Any], Any]
 """How a value is handed to its reader: as a copy of its own where it could be changed, or as it is."""

@@ -13,8 +13,6 @@ import anyio
 
 from flowengine.errors import OverdueError
 
-__all__ = ["NodeSlots", "meet_deadline", "wait_until_cancelled"]
-
 # --- Deadlines while templates are evaluated
 
 _LONGEST: Final = 1.0

@@ -10,27 +10,25 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
-from flowengine.core.budget import Ledger
-from flowengine.core.context import (
+from flowengine.core import (
     Around,
     Context,
     EvaluationResult,
     GivenRuntime,
+    Ledger,
     NodeView,
     NoOutputError,
     Note,
     RoutingResult,
+    RunScope,
     Tell,
+    copy_mutable,
     read_or_raise,
 )
-from flowengine.core.run_scope import RunScope
-from flowengine.core.values import copy_mutable
 from flowengine.engine.state import EVALUATION, ROUTING, Layer
 from flowengine.engine.state_view import Give, KeptView, StateView
 from flowengine.engine.walk import Walk
 from flowengine.errors import did_you_mean
-
-__all__ = ["FinalContext", "Listener", "NodeContext", "NodeRuntime", "view_of"]
 
 _RESULTS: Final = {"routing_result": ROUTING, "evaluation_result": EVALUATION}
 

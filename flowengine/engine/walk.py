@@ -35,17 +35,18 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from flowengine.core.context import (
+from flowengine.core import (
     EMPTY,
     OF_THIS_RUN,
+    UNCHANGEABLE,
+    Decided,
     FailedEvaluation,
     FailedRouting,
     NodeResult,
     NodeStatus,
     SkipCause,
+    freeze,
 )
-from flowengine.core.records import Decided
-from flowengine.core.values import UNCHANGEABLE, freeze
 from flowengine.engine.events import ErrorInfo, Event, NodeCancelled, NodeFailed, NodeFinished, NodeSkipped
 from flowengine.engine.graph import ON_ERROR, Graph, OnError
 from flowengine.engine.restoring import TOP, History, RestoredPast, answer_to, past_of
@@ -62,8 +63,6 @@ from flowengine.engine.state import (
     kept_name,
 )
 from flowengine.errors import NotJournalableError, StateConflictError
-
-__all__ = ["Decision", "Walk"]
 
 PENDING, READY, RUNNING, SUCCEEDED, FAILED, HANDLED, SKIPPED, TAINTED, CANCELLED, WAITING = range(10)
 

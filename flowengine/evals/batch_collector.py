@@ -38,13 +38,10 @@ from typing import IO, Any, Final, NamedTuple, NoReturn, TypeAlias
 import anyio
 from anyio.abc import TaskGroup
 
-from flowengine.core.batching import BATCHING, AwaitsAnswer, CallPlace
-from flowengine.core.budget import Reservation
-from flowengine.engine.ports import JournalStore
+from flowengine.core import BATCHING, AwaitsAnswer, CallPlace, Reservation
+from flowengine.engine import JournalStore
 from flowengine.errors import ModelError, PermanentModelError, TransientModelError
-from flowengine.models.http.vendor_batches import BatchableCall, BatchAnswer, VendorBatches, batches_of
-
-__all__ = ["BatchCollector", "BatchPace", "open_collector"]
+from flowengine.models.http import BatchableCall, BatchAnswer, VendorBatches, batches_of
 
 _KIND: Final = "batches"
 _MOST: Final = 10_000

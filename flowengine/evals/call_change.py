@@ -16,35 +16,27 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final, cast
 
-from flowengine.agents.agent import Agent
-from flowengine.agents.caller import Caller
-from flowengine.agents.evaluation import EvaluationAgent
-from flowengine.agents.model_environment import check_taken, open_model
-from flowengine.agents.prompt.prompt import fence, prompt_text, text_of
-from flowengine.agents.routing import RoutingAgent
-from flowengine.agents.settings import CallSettings
-from flowengine.core.context import EMPTY, Context
-from flowengine.core.records import ModelCall
-from flowengine.engine.events import Event, NodeFinished, NodeRecorded, RunFinished, RunStarted
-from flowengine.engine.ports import JournalStore
+from flowengine.agents import Agent, Caller, CallSettings, EvaluationAgent, RoutingAgent, check_taken, open_model
+from flowengine.agents.prompt import prompt_text, text_of
+from flowengine.core import EMPTY, Context, ModelCall
+from flowengine.engine import Event, JournalStore, NodeFinished, NodeRecorded, RunFinished, RunStarted
 from flowengine.errors import FlowEngineError, InputError, did_you_mean
 from flowengine.evals.counterfactual import change_node
 from flowengine.flow import Flow
-from flowengine.models.call_options import OPTIONS
-from flowengine.models.messages import Message, from_dict
-from flowengine.models.model import Model, Request
-from flowengine.nodes.agent import AgentNode
-from flowengine.nodes.asking_node import AskingNode
-from flowengine.nodes.compiled_flow import CompiledFlow, file_path
-from flowengine.nodes.evaluation_node import EvaluationNode
-from flowengine.nodes.function import FunctionNode
-from flowengine.nodes.gateway import gateway_of
-from flowengine.nodes.routing_node import RoutingNode
+from flowengine.models import OPTIONS, Message, Model, Request, fence, from_dict
+from flowengine.nodes import (
+    AgentNode,
+    AskingNode,
+    CompiledFlow,
+    EvaluationNode,
+    FunctionNode,
+    RoutingNode,
+    file_path,
+    gateway_of,
+)
+from flowengine.runtime import Live, Run, RunOptions
 from flowengine.runtime.local import local
-from flowengine.runtime.run import Live, Run, RunOptions
-from visualize.viewer.panel_records import parse_text
-
-__all__ = ["ChangedCall", "RecordedCall", "ask_call", "read_answer", "replace_answer"]
+from visualize.viewer import parse_text
 
 _OWN_OPTIONS: Final = ("temperature", "max_tokens")
 

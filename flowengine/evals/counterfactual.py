@@ -15,25 +15,18 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
-from flowengine.core.budget import Budget, Ledger
-from flowengine.core.context import EvaluationResult
-from flowengine.core.json_values import dumps
-from flowengine.core.values import is_map
-from flowengine.engine.events import Event, NodeFinished, RunFinished, RunStarted
-from flowengine.engine.ports import JournalStore
+from flowengine.core import Budget, EvaluationResult, Ledger, dumps, is_map
+from flowengine.engine import Event, JournalStore, NodeFinished, RunFinished, RunStarted
 from flowengine.errors import InactiveError, InputError, did_you_mean
 from flowengine.evals.batch_collector import BatchPace, open_collector
 from flowengine.evals.recorded_rows import parse_runs
 from flowengine.evals.spending import Effort, NeededCalls, effort_of_calls
 from flowengine.flow import Flow
-from flowengine.flowfile.yaml.parser import parse_yaml
-from flowengine.journal.value_types import only_looking
-from flowengine.nodes.compiled_flow import CompiledFlow, file_path
-from flowengine.runtime.local.local import fork
-from flowengine.runtime.local.row_runs import DataRow, RowResult, RowRuns, RowSet
-from flowengine.runtime.run import Run, RunOptions
-
-__all__ = ["VerdictChange", "WhatIf", "WhatIfReport", "WhatIfRow", "change_node"]
+from flowengine.flowfile.yaml import parse_yaml
+from flowengine.journal import only_looking
+from flowengine.nodes import CompiledFlow, file_path
+from flowengine.runtime import Run, RunOptions
+from flowengine.runtime.local import DataRow, RowResult, RowRuns, RowSet, fork
 
 
 class VerdictChange(NamedTuple):

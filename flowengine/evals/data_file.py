@@ -14,15 +14,11 @@ from os import PathLike
 from pathlib import Path
 from typing import IO, Any, Final, NamedTuple, cast
 
-from flowengine.core.context import EMPTY
-from flowengine.core.flow_paths import open_regular
-from flowengine.core.json_values import load_json
+from flowengine.core import EMPTY, load_json, open_regular
 from flowengine.errors import Diagnostic, FlowError, InputError, did_you_mean
-from flowengine.journal.encode_values import MAX_DEPTH
-from flowengine.nodes.run_inputs import REQUIRED, InputField, checked_inputs, parse_text
-from flowengine.runtime.local.row_runs import DataRow
-
-__all__ = ["DataError", "DataFile", "RawRow", "open_data", "parse_mapping", "read_rows"]
+from flowengine.journal import MAX_DEPTH
+from flowengine.nodes import REQUIRED, InputField, checked_inputs, parse_text
+from flowengine.runtime.local import DataRow
 
 _MAX_LINE: Final = 64_000_000
 """Bytes of one row."""

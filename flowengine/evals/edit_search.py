@@ -15,10 +15,8 @@ from math import fsum, nan
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias, cast
 
-from flowengine.core.budget import Budget, Ledger
-from flowengine.core.context import EMPTY
-from flowengine.core.values import is_map
-from flowengine.engine.ports import JournalStore
+from flowengine.core import EMPTY, Budget, Ledger, is_map
+from flowengine.engine import JournalStore
 from flowengine.errors import FlowError, InputError, did_you_mean
 from flowengine.evals.edited_files import FileEdit, edits_between, version_with
 from flowengine.evals.eval_file import EvalFile
@@ -27,10 +25,8 @@ from flowengine.evals.eval_run import EvalRun
 from flowengine.evals.eval_sets import EvalRow, EvalSet
 from flowengine.evals.score_statistics import Difference, estimate_difference
 from flowengine.flow import Flow
-from flowengine.flowfile.yaml.parser import parse_yaml
-from flowengine.runtime.local.row_runs import RowResult
-
-__all__ = ["Blame", "BlameReport", "Probe", "changed_parts", "with_parts"]
+from flowengine.flowfile.yaml import parse_yaml
+from flowengine.runtime.local import RowResult
 
 _NO_FLOW: Final = "by itself it makes no flow"
 _SINGLY: Final = 8

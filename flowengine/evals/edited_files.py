@@ -21,12 +21,8 @@ from typing import Final, NamedTuple
 
 from flowengine.errors import Diagnostic
 from flowengine.flow import Flow
-from flowengine.flowfile.file_texts import DISK, below
-from flowengine.flowfile.loader import load_flow
-from flowengine.flowfile.project.imports import imported_files
-from flowengine.flowfile.project.project import ProjectProblem, find_project
-
-__all__ = ["FileEdit", "edits_between", "version_with"]
+from flowengine.flowfile import DISK, below, load_flow
+from flowengine.flowfile.project import ProjectProblem, find_project, imported_files
 
 _SKIPPED: Final = shutil.ignore_patterns(".git", "__pycache__", ".venv", "node_modules")
 _DATABASE: Final = re.compile(r"\.(db|sqlite3?)(-\w+)?\Z")

@@ -9,17 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from flowengine.agents.tools.mcp.server_clients import ServerTool
+from flowengine.agents.tools.mcp import ServerTool
 from flowengine.flow import Flow
-from flowengine.nodes.agent import AgentNode
-from flowengine.nodes.http_call import HttpNode
-from flowengine.nodes.node import FlowNode
-from flowengine.nodes.tool_call import ToolNode
-from flowengine.testing.fakes import Fake, Fakes, function_names, request_names, server_names, tool_names
-from flowengine.testing.flowtest import FakesSpec
-from flowengine.testing.model_overrides import replace_nodes
-
-__all__ = ["Unfaked", "explain_unfaked", "has_queues", "list_unfaked", "with_fakes"]
+from flowengine.nodes import AgentNode, FlowNode, HttpNode, ToolNode
+from flowengine.testing import (
+    Fake,
+    Fakes,
+    FakesSpec,
+    function_names,
+    replace_nodes,
+    request_names,
+    server_names,
+    tool_names,
+)
 
 _KINDS = ("functions", "tools", "http")
 

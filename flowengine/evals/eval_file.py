@@ -22,35 +22,33 @@ from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias
 
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
-from flowengine.core.templating.parse import parse_template
-from flowengine.core.values import is_map
+from flowengine.core import is_map
+from flowengine.core.templating import parse_template
 from flowengine.errors import Diagnostic, FlowError, ProjectError, TemplateSyntaxError, did_you_mean
 from flowengine.evals.eval_effects import explain_unfaked, list_unfaked
 from flowengine.flow import Flow
-from flowengine.flowfile.project.project import Project, find_project
-from flowengine.flowfile.schema.agent_settings import ModelSettings
-from flowengine.flowfile.schema.fields import CodePath, Keys, Maybe, Plain, Score, Template, format_found, refuse
-from flowengine.flowfile.yaml.positions import KeyPath, SourceText
-from flowengine.testing.flowtest import (
+from flowengine.flowfile.project import Project, find_project
+from flowengine.flowfile.schema import (
+    CodePath,
+    Keys,
+    Maybe,
+    ModelSettings,
+    Plain,
+    Score,
+    Template,
+    format_found,
+    refuse,
+)
+from flowengine.flowfile.yaml import KeyPath, SourceText
+from flowengine.testing import (
     ExpectSpec,
     FakesSpec,
     Matcher,
     find_unknown,
     find_unknown_fakes,
     list_named_nodes,
+    read_yaml,
 )
-from flowengine.testing.yaml_file import read_yaml
-
-__all__ = [
-    "SUFFIX",
-    "EvalFile",
-    "EvalFileError",
-    "JudgeSpec",
-    "ScorerSpec",
-    "check_columns",
-    "eval_schema",
-    "load_eval",
-]
 
 SUFFIX: Final = ".floweval.yaml"
 NAMES: Final = ("row", "inputs", "outputs", "run", "against")

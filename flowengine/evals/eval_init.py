@@ -8,22 +8,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from flowengine.core.context import EMPTY
-from flowengine.core.json_values import dumps
-from flowengine.core.output_file import write_output
-from flowengine.engine.events import RunFinished
-from flowengine.engine.ports import JournalStore
+from flowengine.core import EMPTY, dumps, write_output
+from flowengine.engine import JournalStore, RunFinished
 from flowengine.errors import InputError
 from flowengine.evals.eval_effects import list_unfaked
 from flowengine.evals.eval_file import SUFFIX
 from flowengine.evals.recorded_rows import recorded_rows
 from flowengine.flow import Flow
-from flowengine.journal.run_export import mask_events
-from flowengine.runtime.local.row_runs import DataRow
-from flowengine.testing.flowtest import FakesSpec
-from flowengine.testing.recorded_case import name_columns
-
-__all__ = ["WrittenEval", "write_eval"]
+from flowengine.journal import mask_events
+from flowengine.runtime.local import DataRow
+from flowengine.testing import FakesSpec, name_columns
 
 
 class WrittenEval(NamedTuple):
@@ -66,7 +60,7 @@ def write_eval(
 def _rows(recorded: Sequence[DataRow], expected: str, run: str, *, mask: bool) -> Iterator[Mapping[str, Any]]:
     masker = None
     if mask:
-        from flowengine.core.masking.masker import Masker  # Its patterns take a while to compile.
+        from flowengine.core.masking import Masker  # Its patterns take a while to compile.
 
         masker = Masker()
     for row in recorded:

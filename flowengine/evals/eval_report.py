@@ -10,24 +10,10 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from flowengine.core.records import cost_text
+from flowengine.core import cost_text
 from flowengine.errors import InputError, did_you_mean
 from flowengine.evals.eval_sets import EvalRow, EvalSet
 from flowengine.evals.score_statistics import Difference, Estimate, estimate_difference, estimate_mean
-
-__all__ = [
-    "Comparison",
-    "EvalReport",
-    "Moved",
-    "ScorerReport",
-    "SliceReport",
-    "Totals",
-    "format_dollars_short",
-    "format_totals",
-    "make_report",
-    "parse_bounds",
-    "scores_by_row",
-]
 
 WORST: Final = 10
 """Rows that a report tells of one by one."""

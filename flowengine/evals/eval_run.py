@@ -16,11 +16,8 @@ from typing import Any, Final, NamedTuple
 import anyio
 from anyio.streams.memory import MemoryObjectSendStream
 
-from flowengine.core.budget import Budget, Ledger
-from flowengine.core.context import EMPTY
-from flowengine.core.json_values import format_value
-from flowengine.core.records import ModelCall
-from flowengine.engine.ports import JournalStore, RunInfo
+from flowengine.core import EMPTY, Budget, Ledger, ModelCall, format_value
+from flowengine.engine import JournalStore, RunInfo
 from flowengine.errors import InputError
 from flowengine.evals.batch_collector import BatchPace, open_collector
 from flowengine.evals.data_file import DataFile, open_data
@@ -31,15 +28,10 @@ from flowengine.evals.recorded_rows import recorded_rows
 from flowengine.evals.scoring import Score, Scorers, ScoringView
 from flowengine.evals.spending import Effort, NeededCalls, effort_of_calls, paid_calls
 from flowengine.flow import Flow
-from flowengine.models.vendors import is_stand_in
-from flowengine.nodes.code_digest import digest_of
-from flowengine.nodes.compiled_flow import CompiledFlow
-from flowengine.runtime.local.local import read_run
-from flowengine.runtime.local.row_runs import DataRow, RowResult, RowRuns, RowSet, content_key
-from flowengine.runtime.run import RunOptions
-from flowengine.runtime.set_lease import hold_set
-
-__all__ = ["EvalRun", "definition_of", "fingerprints_of"]
+from flowengine.models import is_stand_in
+from flowengine.nodes import CompiledFlow, digest_of
+from flowengine.runtime import RunOptions, hold_set
+from flowengine.runtime.local import DataRow, RowResult, RowRuns, RowSet, content_key, read_run
 
 _MOST_EARLIER: Final = 12
 """Earlier runs in which a row looks for results."""

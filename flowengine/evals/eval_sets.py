@@ -9,11 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from flowengine.engine.ports import JournalStore
+from flowengine.engine import JournalStore
 from flowengine.errors import RunNotFoundError
 from flowengine.evals.scoring import NOTHING_TO_COMPARE, Score
-
-__all__ = ["EvalRow", "EvalSet", "SetInfo", "find_set", "keep_set", "list_evals", "list_sets", "load_set"]
 
 _INDEX: Final = "evals"
 _SETS: Final = "eval-sets"

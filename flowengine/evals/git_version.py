@@ -14,8 +14,6 @@ from typing import Final
 
 from flowengine.errors import InputError
 
-__all__ = ["PREFIX", "NotThereError", "revision_of", "tree_at"]
-
 PREFIX: Final = "git:"
 """How a revision is named on the command line."""
 

@@ -11,16 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from time import time
 from typing import Any, Final, NamedTuple
 
-from flowengine.core.context import EMPTY
-from flowengine.engine.events import RunFinished, RunStarted
-from flowengine.engine.ports import JournalStore, RunInfo
+from flowengine.core import EMPTY
+from flowengine.engine import JournalStore, RunFinished, RunInfo, RunStarted
 from flowengine.errors import InputError, did_you_mean
-from flowengine.journal.run_lookup import STATUS_WORDS, RunQuery, check_labels
-from flowengine.journal.value_types import only_looking
-from flowengine.nodes.compiled_flow import CompiledFlow
-from flowengine.runtime.local.row_runs import DataRow
-
-__all__ = ["RunChoice", "parse_runs", "recorded_rows"]
+from flowengine.journal import STATUS_WORDS, RunQuery, check_labels, only_looking
+from flowengine.nodes import CompiledFlow
+from flowengine.runtime.local import DataRow
 
 _KEYS: Final = ("flow", "status", "since", "before", "limit", "run", "label.NAME")
 _EXPERIMENTS: Final = frozenset({"eval", "whatif", "playground"})

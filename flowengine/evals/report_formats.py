@@ -22,24 +22,6 @@ from flowengine.evals.eval_sets import EvalRow
 from flowengine.evals.score_statistics import Difference, Estimate
 from flowengine.evals.scoring import Score
 
-__all__ = [
-    "CHANGE_HEADS",
-    "SCORER_HEADS",
-    "SLICE_HEADS",
-    "change_cells",
-    "describe_change",
-    "falls_short",
-    "format_number",
-    "report_lines",
-    "scorer_cells",
-    "slice_rows",
-    "to_annotations",
-    "to_json",
-    "to_junit",
-    "to_markdown",
-    "without_nan",
-]
-
 MOVED: Final = 5
 """Rows that got better or worse, as text tells them."""
 _CONTROLS: Final = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

@@ -23,10 +23,7 @@ from flowengine.evals.report_formats import (
     scorer_cells,
     slice_rows,
 )
-from visualize.viewer.html import Markup
-from visualize.viewer.page import bare_file, bare_page
-
-__all__ = ["STYLE", "evals_page", "report_page"]
+from visualize.viewer import Markup, bare_file, bare_page
 
 STYLE: Final = """
 :root{color-scheme:light dark;--line:#8883;--bad:#c33;--good:#283;--dim:#777}

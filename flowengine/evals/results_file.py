@@ -14,12 +14,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
 
-from flowengine.core.json_values import dumps, format_value
-from flowengine.core.output_file import open_output, tells_refusals
+from flowengine.core import dumps, format_value, open_output, tells_refusals
 from flowengine.errors import InputError
-from flowengine.runtime.local.row_runs import RowResult
-
-__all__ = ["ResultsFile", "to_record", "to_safe_cell"]
+from flowengine.runtime.local import RowResult
 
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 """First characters of a cell that a spreadsheet would compute."""

@@ -26,16 +26,6 @@ from typing import Any, Final, NamedTuple
 from flowengine.errors import InputError
 from flowengine.version import install_hint, missing_modules
 
-__all__ = [
-    "CONFIDENCE",
-    "FEWEST",
-    "Difference",
-    "Estimate",
-    "estimate_difference",
-    "estimate_mean",
-    "require_statistics",
-]
-
 CONFIDENCE: Final = 0.95
 FEWEST: Final = 6
 """Rows with a difference from which on it can be certain: of five that all got better, two sign changes of 32 are as

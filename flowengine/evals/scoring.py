@@ -14,21 +14,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple, cast
 
-from flowengine.core.records import ModelCall
-from flowengine.core.templating.compile import compile_template
-from flowengine.core.templating.parse import parse_template
-from flowengine.core.user_code import call_in_thread, describe_error
-from flowengine.engine.events import ErrorInfo
+from flowengine.core import ModelCall, call_in_thread, describe_error
+from flowengine.core.templating import compile_template, parse_template
+from flowengine.engine import ErrorInfo
 from flowengine.errors import FlowEngineError, RunError
 from flowengine.evals.eval_file import EvalFile, JudgeSpec, ScorerSpec, render_claim
 from flowengine.evals.spending import Effort
 from flowengine.flow import Flow
-from flowengine.flowfile.schema.agent_settings import ModelSettings
-from flowengine.runtime.local.row_runs import RowResult
-from flowengine.runtime.run import Run
-from flowengine.testing.cases import find_unmet
-
-__all__ = ["NOTHING_TO_COMPARE", "Score", "Scorers", "ScoringView"]
+from flowengine.flowfile.schema import ModelSettings
+from flowengine.runtime import Run
+from flowengine.runtime.local import RowResult
+from flowengine.testing import find_unmet
 
 _PAIR_ROUTES: Final = {
     "first": {"description": "The first answer is better."},

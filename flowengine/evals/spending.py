@@ -12,10 +12,17 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
-from flowengine.core.records import ModelCall, Reused
-from flowengine.engine.events import Event, NodeFailed, NodeFinished, NodeRecorded, NodeStarted
-from flowengine.engine.ports import JournalStore, RunInfo
-from flowengine.engine.restoring import Attempts
+from flowengine.core import ModelCall, Reused
+from flowengine.engine import (
+    Attempts,
+    Event,
+    JournalStore,
+    NodeFailed,
+    NodeFinished,
+    NodeRecorded,
+    NodeStarted,
+    RunInfo,
+)
 from flowengine.errors import (
     InputError,
     JournalError,
@@ -24,19 +31,8 @@ from flowengine.errors import (
     StoreVersionError,
     did_you_mean,
 )
-from flowengine.journal.value_types import only_looking
-from flowengine.nodes.compiled_flow import file_path
-
-__all__ = [
-    "DIMENSIONS",
-    "Effort",
-    "NeededCalls",
-    "SpendingRow",
-    "effort_of_calls",
-    "paid_calls",
-    "parse_dimensions",
-    "spending_of",
-]
+from flowengine.journal import only_looking
+from flowengine.nodes import file_path
 
 _OF_ONE_ROW: Final = frozenset({"row", "set", "sample"})
 """Labels that tell rows of data apart, and would leave nothing to sum up."""

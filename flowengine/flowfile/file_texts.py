@@ -13,25 +13,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
-from flowengine.core.flow_paths import is_withheld
-from flowengine.core.values import is_map
+from flowengine.core import is_map, is_withheld
 from flowengine.errors import Diagnostic, ProjectError, did_you_mean, find_nearest
-from flowengine.flowfile.analysis.flow_nodes import node_at
-from flowengine.flowfile.project.project import Project, ProjectProblem
-from flowengine.flowfile.schema.flow_file import FlowSpec
-from flowengine.flowfile.yaml.parser import MAX_BYTES, decode, refuse_characters
-from flowengine.flowfile.yaml.positions import KeyPath, SourceText
-
-__all__ = [
-    "DISK",
-    "BroughtFiles",
-    "FlowFiles",
-    "Subflows",
-    "below",
-    "named_text_files",
-    "read_text_files",
-    "with_texts",
-]
+from flowengine.flowfile.analysis import node_at
+from flowengine.flowfile.project import Project, ProjectProblem
+from flowengine.flowfile.schema import FlowSpec
+from flowengine.flowfile.yaml import MAX_BYTES, KeyPath, SourceText, decode, refuse_characters
 
 # --- Where the texts of flow files come from
 

@@ -11,8 +11,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-__all__ = ["find_flow_files", "find_yaml_files", "says_flowengine"]
-
 _SUFFIXES: Final = (".yaml", ".yml")
 _SKIPPED_FOLDERS: Final = frozenset({"node_modules", "__pycache__", "venv", "site-packages", "build", "dist"})
 _MAX_FILES: Final = 2_000

@@ -14,23 +14,19 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pydantic import ValidationError
 
-from flowengine.core.values import is_map
+from flowengine.core import is_map
 from flowengine.errors import Diagnostic, FlowError
-from flowengine.flowfile.analysis.gaps import Gaps
-from flowengine.flowfile.checks.agent_sources import check_models
-from flowengine.flowfile.checks.meaning import check_meaning
+from flowengine.flowfile.analysis import Gaps
+from flowengine.flowfile.checks import check_meaning, check_models
 from flowengine.flowfile.file_texts import DISK, FlowFiles, Subflows, named_text_files, read_text_files, with_texts
-from flowengine.flowfile.project.project import Project, project_of
+from flowengine.flowfile.project import Project, project_of
 from flowengine.flowfile.recovery import Mending
-from flowengine.flowfile.schema.flow_file import FlowSpec
+from flowengine.flowfile.schema import FlowSpec
 from flowengine.flowfile.translate import problems_of
-from flowengine.flowfile.yaml.parser import decode, parse_yaml
-from flowengine.flowfile.yaml.positions import SourceText
+from flowengine.flowfile.yaml import SourceText, decode, parse_yaml
 
 if TYPE_CHECKING:
-    from flowengine.models.worst_case import ModelFacts
-
-__all__ = ["Loaded", "check_file", "check_text", "is_flow_file", "load_flow"]
+    from flowengine.models import ModelFacts
 
 
 class Loaded(NamedTuple):

@@ -12,17 +12,12 @@ from copy import deepcopy
 from functools import cache
 from typing import Any, Final, cast
 
-from flowengine.core.node_traits import TRAITS
-from flowengine.core.values import is_map
+from flowengine.core import TRAITS, is_map
 from flowengine.errors import Diagnostic, did_you_mean
-from flowengine.flowfile.analysis.flow_nodes import key_path, node_at
-from flowengine.flowfile.analysis.gaps import Gaps
-from flowengine.flowfile.schema.fields import ID_PATTERN
-from flowengine.flowfile.schema.node_kinds import spec_of
+from flowengine.flowfile.analysis import Gaps, key_path, node_at
+from flowengine.flowfile.schema import ID_PATTERN, spec_of
 from flowengine.flowfile.translate import Problem
-from flowengine.flowfile.yaml.positions import KeyPath, SourceText
-
-__all__ = ["STAND_IN_ADDRESS", "STAND_IN_CODE", "STAND_IN_FLOW", "Mending"]
+from flowengine.flowfile.yaml import KeyPath, SourceText
 
 STAND_IN_CODE: Final = "unnamed:unnamed"
 """A reference to code, in the place of a missing one."""

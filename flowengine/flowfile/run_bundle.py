@@ -24,18 +24,14 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Final, NamedTuple, cast
 from urllib.parse import urlsplit
 
-from flowengine.core.context import EMPTY
-from flowengine.core.flow_paths import RefusedPathError, resolve_path
-from flowengine.core.values import is_map
+from flowengine.core import EMPTY, RefusedPathError, is_map, resolve_path
 from flowengine.errors import DefinitionError
-from flowengine.flowfile.analysis.flow_nodes import flows_in
+from flowengine.flowfile.analysis import flows_in
 from flowengine.flowfile.file_texts import DISK, BroughtFiles, FlowFiles, below
 from flowengine.flowfile.loader import is_flow_file
-from flowengine.flowfile.project.project import Project, project_of
-from flowengine.flowfile.schema.flow_file import FlowSpec
-from flowengine.models.vendors import ProviderSettings
-
-__all__ = ["pack_bundle", "place_of", "unpack_bundle"]
+from flowengine.flowfile.project import Project, project_of
+from flowengine.flowfile.schema import FlowSpec
+from flowengine.models import ProviderSettings
 
 # --- Where the text of a flow is at home that a run brings along
 
@@ -142,7 +138,7 @@ def _is_open(address: str | None) -> bool:
 
 def _merge_tables(own: Project, tables: Mapping[str, Any]) -> Project:
     # Only a run that comes from elsewhere says anything here.
-    from flowengine.flowfile.project.vendor_tables import read_default_provider, read_prices, read_providers
+    from flowengine.flowfile.project import read_default_provider, read_prices, read_providers
 
     problems: list[str] = []
 

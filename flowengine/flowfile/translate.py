@@ -13,17 +13,12 @@ from typing import Annotated, Any, Final, NamedTuple, Union, cast, get_args, get
 
 from pydantic import BaseModel, Tag, ValidationError
 
-from flowengine.core.values import is_map
+from flowengine.core import is_map
 from flowengine.errors import Diagnostic
-from flowengine.flowfile.analysis.flow_nodes import node_at
-from flowengine.flowfile.checks.report import Nearest
-from flowengine.flowfile.schema.agent_settings import ModelSettings
-from flowengine.flowfile.schema.fields import RACE, format_found, shorten_message
-from flowengine.flowfile.schema.flow_file import FlowSpec
-from flowengine.flowfile.schema.node_kinds import node_types, spec_of
-from flowengine.flowfile.yaml.positions import SourceText
-
-__all__ = ["Problem", "problems_of"]
+from flowengine.flowfile.analysis import node_at
+from flowengine.flowfile.checks import Nearest
+from flowengine.flowfile.schema import RACE, FlowSpec, ModelSettings, format_found, node_types, shorten_message, spec_of
+from flowengine.flowfile.yaml import SourceText
 
 
 class Problem(NamedTuple):

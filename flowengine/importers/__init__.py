@@ -10,3 +10,7 @@ that, the same for all formats.
 
 Whatever is read is hostile until proven otherwise: it is parsed with bounds and never imported, evaluated or run.
 """
+
+from flowengine.core.lazy_face import open_face
+
+__getattr__, __dir__ = open_face(__name__, __file__)

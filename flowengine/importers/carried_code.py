@@ -31,17 +31,6 @@ from flowengine.importers.python_code import (
 )
 from flowengine.importers.source_tree import SourceError, SourceTree
 
-__all__ = [
-    "STEPS",
-    "CarriedCode",
-    "CarriedModule",
-    "StandIn",
-    "Wrapper",
-    "argument_name",
-    "module_name",
-    "wrap_function",
-]
-
 STEPS: Final = "imported_steps"
 _OWN_MODULES: Final = tuple(f"imported_{each}" for each in ("values", "stubs", "files", "templates", "embedding"))
 _STEPS_HEAD: Final = '''\

@@ -10,21 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, cast
 
-from flowengine.core.values import is_map
-
-__all__ = [
-    "escape_text",
-    "fill_text",
-    "join_tests",
-    "key_path",
-    "literal",
-    "plain_words",
-    "quote",
-    "quote_value",
-    "status_test",
-    "to_expression",
-    "to_tag",
-]
+from flowengine.core import is_map
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 

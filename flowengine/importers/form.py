@@ -26,25 +26,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple
 
-from flowengine.core.address_rules import read_rule
+from flowengine.core import read_rule
 from flowengine.importers.flow_text import quote, to_tag
 from flowengine.importers.option_values import is_secret
 from flowengine.importers.read_keys import take_unread
-
-__all__ = [
-    "GIVE",
-    "NOWHERE",
-    "CarriedFile",
-    "Element",
-    "FlowStep",
-    "ImportLedger",
-    "ImportedFlow",
-    "ImportedProject",
-    "Outcome",
-    "SourcePlace",
-    "Stub",
-    "reach_from",
-]
 
 Outcome = Literal["mapped", "changed", "lost", "kept"]
 

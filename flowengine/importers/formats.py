@@ -14,8 +14,6 @@ from flowengine.errors import InputError, did_you_mean
 from flowengine.importers.form import ImportedProject
 from flowengine.importers.source_tree import SourceTree
 
-__all__ = ["FORMATS", "FormatReader", "Found", "find_sources", "read_source"]
-
 FORMATS: Final[dict[str, tuple[str, str]]] = {
     "promptflow": ("flowengine.importers.prompt_flow", "Prompt flow: flow.dag.yaml with its Python, Jinja and data"),
     "crewai": ("flowengine.importers.crew_ai", "CrewAI: agents.yaml, tasks.yaml and their Python, and flows in Python"),

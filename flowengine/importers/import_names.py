@@ -8,8 +8,6 @@ import unicodedata
 from collections.abc import Iterable
 from typing import Final
 
-__all__ = ["FieldNames", "Names"]
-
 _TAKEN: Final = frozenset({"inputs", "nodes", "outputs", "result", "item", "each", "round", "run", "env", "output"})
 
 

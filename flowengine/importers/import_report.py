@@ -11,8 +11,6 @@ from typing import Final
 from flowengine.errors import Diagnostic
 from flowengine.importers.form import Element, ImportedProject
 
-__all__ = ["format_counts", "format_report"]
-
 _WORDS: Final = {
     "mapped": "mapped",
     "changed": "mapped with a change",

@@ -16,11 +16,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
-from flowengine.core.templating.grammar import has_tags
-from flowengine.core.templating.parse import ParsedTemplate, parse_template
+from flowengine.core.templating import ParsedTemplate, has_tags, parse_template
 from flowengine.errors import TemplateSyntaxError
-
-__all__ = ["Converted", "convert", "rendering_module"]
 
 _OPENING: Final = re.compile(r"\{[%#{]")
 _CLOSING: Final = {"{%": "%}", "{#": "#}", "{{": "}}"}

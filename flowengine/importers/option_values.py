@@ -6,19 +6,7 @@ import re
 from typing import Any, Final, cast
 
 from flowengine.errors import ModelConfigError
-from flowengine.models.option_refusals import find_refusals
-from flowengine.models.vendor_choice import VendorQuestion, choose
-
-__all__ = [
-    "KEYS_OUTSIDE",
-    "RANGES",
-    "SECRET_HEADER",
-    "WHOLE",
-    "drop_refused",
-    "fits_option",
-    "is_secret",
-    "whole_number",
-]
+from flowengine.models import VendorQuestion, choose, find_refusals
 
 SECRET_HEADER: Final = re.compile(r"authori[sz]ation|cookie|token|secret|password|api-?key|^x-.*-?key$", re.IGNORECASE)
 """Headers of requests whose values are keys: they come from the environment and stand in no flow file."""

@@ -14,18 +14,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, Final, NamedTuple, cast
 
-from flowengine.core.flow_paths import is_withheld
-from flowengine.core.json_values import dumps
-from flowengine.core.output_file import write_output
+from flowengine.core import dumps, is_withheld, write_output
 from flowengine.errors import Diagnostic, InputError
-from flowengine.flowfile.loader import check_file
-from flowengine.flowfile.project.project import find_project
-from flowengine.flowfile.yaml.dump import to_yaml
+from flowengine.flowfile import check_file
+from flowengine.flowfile.project import find_project
+from flowengine.flowfile.yaml import to_yaml
 from flowengine.importers.form import GIVE, CarriedFile, FlowStep, ImportedFlow, ImportedProject, Stub
 from flowengine.importers.import_report import format_report
 from flowengine.importers.sample_values import Shapes, sample_of_schema
-
-__all__ = ["OWN_FILES", "Written", "find_asks", "write_project"]
 
 OWN_FILES: Final = frozenset({"flowengine.toml", "IMPORT.md", "tests", "pyproject.toml"})
 """Names that no carried file may have."""

@@ -15,23 +15,6 @@ from typing import Any, Final, NamedTuple, cast
 from flowengine.errors import DefinitionError
 from flowengine.importers.form import SourcePlace
 
-__all__ = [
-    "Import",
-    "PythonFunction",
-    "PythonSource",
-    "call_name",
-    "decorators_of",
-    "is_standard",
-    "last_name",
-    "literal_of",
-    "method_of",
-    "parameters_of",
-    "parse_python",
-    "plain_value",
-    "targets_of",
-    "text_of",
-]
-
 PythonFunction = ast.FunctionDef | ast.AsyncFunctionDef
 
 _MAX_NODES: Final = 200_000

@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, ItemsView, Iterator, Mapping
 from typing import Any, cast
 
-from flowengine.core.values import is_map
-
-__all__ = ["WatchedMap", "take_unread", "watch"]
+from flowengine.core import is_map
 
 
 class WatchedMap(dict[str, Any]):

@@ -12,12 +12,10 @@ from typing import Any, Final, cast
 
 from jinja2 import nodes
 
-from flowengine.core.templating.parse import parse_expression, parse_template
+from flowengine.core.templating import parse_expression, parse_template
 from flowengine.errors import TemplateSyntaxError
 from flowengine.importers.form import FlowStep, ImportedFlow
 from flowengine.importers.source_tree import as_list, as_map
-
-__all__ = ["Shapes", "sample_of_schema"]
 
 _EXPRESSIONS: Final = frozenset({"when", "if", "until", "over", "switch", "best_by"})
 _ITEM, _JSON, _VALUE = "[]", "<json>", "<value>"

@@ -12,24 +12,10 @@ from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import Any, Final, NamedTuple, TypeGuard
 
-from flowengine.core.flow_paths import RefusedPathError, is_withheld, open_regular, resolve_path
-from flowengine.core.values import is_map
+from flowengine.core import RefusedPathError, is_map, is_withheld, open_regular, resolve_path
 from flowengine.errors import DefinitionError, Diagnostic, FlowError
-from flowengine.flowfile.yaml.parser import decode, parse_yaml
-from flowengine.flowfile.yaml.positions import KeyPath, SourceText
+from flowengine.flowfile.yaml import KeyPath, SourceText, decode, parse_yaml
 from flowengine.importers.form import SourcePlace
-
-__all__ = [
-    "MAX_FILES",
-    "SourceError",
-    "SourceTree",
-    "YamlSource",
-    "as_list",
-    "as_map",
-    "as_maps",
-    "is_list",
-    "parse_source",
-]
 
 MAX_BYTES: Final = 1_000_000
 """The most bytes of a file that is read; a file that is copied may have ten times as much."""

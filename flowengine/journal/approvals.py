@@ -15,39 +15,26 @@ from dataclasses import dataclass, field
 from time import time
 from typing import Any, Final, NamedTuple, cast
 
-from flowengine.core.argument_kinds import check_arguments
-from flowengine.core.records import (
+from flowengine.core import (
     ACCEPT,
     Answered,
     ApprovalRequested,
     Notified,
+    Post,
+    check_arguments,
+    describe_value,
+    event_of_this_loop,
+    find_label,
     node_of_question,
     question_path,
+    thaw,
     tool_key,
 )
-from flowengine.core.threads import Post, event_of_this_loop
-from flowengine.core.values import describe_value, find_label, thaw
-from flowengine.engine.events import Event, NodeRecorded, RunFinished
-from flowengine.engine.ports import JournalStore
-from flowengine.engine.restoring import History
+from flowengine.engine import Event, History, JournalStore, NodeRecorded, RunFinished
 from flowengine.errors import ApprovalError, JournalError, RunBusyError, did_you_mean
 from flowengine.journal.blob_owners import forget_beside
 from flowengine.journal.stores import commit_events
 from flowengine.journal.value_types import only_looking
-
-__all__ = [
-    "ANSWER",
-    "Given",
-    "Mail",
-    "answer",
-    "answers_left",
-    "fields_of",
-    "keep_answer",
-    "may_answer",
-    "open_questions",
-    "times_asked",
-    "told_last",
-]
 
 # --- Answers kept for another writer
 
@@ -359,7 +346,7 @@ def _check_arguments(path: str, question: ApprovalRequested, choice: str, form: 
         raise ApprovalError(
             f"'{path}' takes the arguments of '{question.tool}' as an object, not {describe_value(form)}"
         )
-    from flowengine.agents.tools.tool import ArgumentCheck  # Slow to load, and few answers change a call.
+    from flowengine.agents.tools import ArgumentCheck  # Slow to load, and few answers change a call.
 
     arguments = cast("Mapping[str, Any]", form)
     check = ArgumentCheck(question.form or {})
@@ -387,7 +374,7 @@ def fields_of(schema: Mapping[str, Any]) -> str:
 def _check_form(node: str, schema: Mapping[str, Any], form: Any) -> None:
     if form is None:
         raise ApprovalError(f"node '{node}' asks for a form with: {fields_of(schema)}")
-    from flowengine.core.json_schema import find_misfits  # The library is slow to load, and few forms have a schema.
+    from flowengine.core import find_misfits  # The library is slow to load, and few forms have a schema.
 
     problems = [f"  {each.path}: {each.message}" for each in find_misfits(schema, form)]
     if problems:

@@ -10,24 +10,10 @@ from __future__ import annotations
 import re
 from typing import Final, cast
 
-from flowengine.core.file_keeper import BlobStore
-from flowengine.core.file_values import hash_of
-from flowengine.engine.ports import JournalStore
+from flowengine.core import BlobStore, hash_of
+from flowengine.engine import JournalStore
 from flowengine.errors import JournalError, NotJournalableError, StoreUnavailableError
 from flowengine.journal.value_types import FILE_TAG
-
-__all__ = [
-    "MAX_BLOB",
-    "NEVER_BEGAN_AFTER",
-    "BlobNotes",
-    "beside_owner",
-    "blobs_of",
-    "check_blob",
-    "forget_beside",
-    "forget_run",
-    "missing_blob",
-    "named_blobs",
-]
 
 _OF_A_RUN: Final = ("answer", "followed", "live", "notes", "queue.deaths", "queue.held", "queue.lacks", "queue.loading")
 """Kinds of what is kept beside a run under the run's id."""

@@ -13,16 +13,12 @@ from typing import Any, Final
 
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
-from flowengine.core.records import RECORDS
-from flowengine.core.user_code import unprefixed_text
-from flowengine.core.values import FrozenDict, describe_value
-from flowengine.engine.events import EVENTS, SCHEMA_VERSION, Event, NodeFinished, NodeRecorded, NodeStarted, RunStarted
+from flowengine.core import RECORDS, FrozenDict, describe_value, unprefixed_text
+from flowengine.engine import EVENTS, SCHEMA_VERSION, Event, NodeFinished, NodeRecorded, NodeStarted, RunStarted
 from flowengine.errors import JournalError, NotJournalableError, StoreCorruptError, StoreVersionError
 from flowengine.journal.decode_values import unpack
 from flowengine.journal.encode_values import UnpackableError, locate, pack, pack_fields, protect
 from flowengine.journal.value_types import check_fields, check_graph
-
-__all__ = ["decode", "decode_value", "encode", "encode_value"]
 
 _MAX_LENGTH: Final = 200_000_000
 """Characters; SQLite holds no value of more than 1,000,000,000 bytes."""

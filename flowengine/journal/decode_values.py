@@ -24,10 +24,15 @@ from zoneinfo import ZoneInfo
 from pydantic import BaseModel
 from pydantic_core import TzInfo
 
-from flowengine.core.context import EvaluationResult, LLMResult, RoutingResult
-from flowengine.core.file_values import FileValue
-from flowengine.core.user_code import unprefixed_name
-from flowengine.core.values import frozen_dict, frozen_list
+from flowengine.core import (
+    EvaluationResult,
+    FileValue,
+    LLMResult,
+    RoutingResult,
+    frozen_dict,
+    frozen_list,
+    unprefixed_name,
+)
 from flowengine.errors import JournalError, StoreCorruptError
 from flowengine.journal.encode_values import TUPLES
 from flowengine.journal.value_types import (
@@ -38,8 +43,6 @@ from flowengine.journal.value_types import (
     is_copying,
     is_only_looking,
 )
-
-__all__ = ["unpack"]
 
 _ATOMS: Final[frozenset[type[Any]]] = frozenset({type(None), bool, int, float, str})
 

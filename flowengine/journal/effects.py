@@ -6,11 +6,9 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from flowengine.core.records import EffectDecided, ToolCall
-from flowengine.engine.restoring import Attempts
+from flowengine.core import EffectDecided, ToolCall
+from flowengine.engine import Attempts
 from flowengine.errors import EffectPendingError, JournalError, UndecidedCall, did_you_mean
-
-__all__ = ["decided_effects", "name_calls", "pending_calls"]
 
 Decided = tuple[str, EffectDecided]
 """Node path and what was decided about one of its calls."""

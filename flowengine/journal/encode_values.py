@@ -32,22 +32,23 @@ from zoneinfo import ZoneInfo
 from pydantic import BaseModel
 from pydantic_core import TzInfo
 
-from flowengine.core.context import (
+from flowengine.core import (
     EMPTY,
+    RECORDS,
     EvaluationResult,
     FailedEvaluation,
     FailedRouting,
+    FileValue,
+    FrozenDict,
+    FrozenList,
     LLMResult,
+    MixedDict,
+    MixedList,
     NodeResult,
     RoutingResult,
 )
-from flowengine.core.file_values import FileValue
-from flowengine.core.records import RECORDS
-from flowengine.core.values import FrozenDict, FrozenList, MixedDict, MixedList
-from flowengine.engine.events import EVENTS, ErrorInfo
+from flowengine.engine import EVENTS, ErrorInfo
 from flowengine.journal.value_types import FILE_TAG, RecordedInstance, check_fields, class_name
-
-__all__ = ["MAX_DEPTH", "TUPLES", "UnpackableError", "locate", "pack", "pack_fields", "protect"]
 
 MAX_DEPTH: Final = 120
 """Levels of JSON that a value may have; readers of JSON stop at 200."""

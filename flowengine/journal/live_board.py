@@ -16,14 +16,10 @@ from typing import Any, Final
 import anyio
 import anyio.to_thread
 
-from flowengine.core.run_scope import RunScope
-from flowengine.core.user_code import call_abandonable
-from flowengine.engine.events import TokenStreamed
-from flowengine.engine.ports import JournalStore
+from flowengine.core import RunScope, call_abandonable
+from flowengine.engine import JournalStore, TokenStreamed
 from flowengine.errors import JournalError
 from flowengine.journal.live_texts import FollowerWatch, LiveTexts, forget_live, write_live
-
-__all__ = ["LiveBoard"]
 
 _MOST_HEARD: Final = 1_000
 """Pieces that are kept as they come."""

@@ -16,21 +16,9 @@ from contextlib import suppress
 from time import monotonic, time
 from typing import Any, Final, NamedTuple, cast
 
-from flowengine.engine.events import TokenStreamed
-from flowengine.engine.ports import JournalStore
+from flowengine.engine import JournalStore, TokenStreamed
 from flowengine.errors import JournalError
 from flowengine.journal.blob_owners import forget_beside
-
-__all__ = [
-    "FollowerWatch",
-    "LiveFollower",
-    "LiveReader",
-    "LiveText",
-    "LiveTexts",
-    "forget_live",
-    "read_live",
-    "write_live",
-]
 
 _KIND: Final = "live"
 _FOLLOWED: Final = "followed"

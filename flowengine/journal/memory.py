@@ -11,10 +11,8 @@ from collections.abc import Callable, Collection, Sequence
 from threading import RLock
 from typing import Any, NoReturn, Protocol
 
-from flowengine.core.context import RunStatus
-from flowengine.core.file_values import find_files, hash_of
-from flowengine.engine.events import Event, RunFinished, RunResumed, RunStarted
-from flowengine.engine.ports import RunInfo
+from flowengine.core import RunStatus, find_files, hash_of
+from flowengine.engine import Event, RunFinished, RunInfo, RunResumed, RunStarted
 from flowengine.errors import JournalError, RunBusyError, StoreCorruptError, StoreUnavailableError
 from flowengine.journal.blob_owners import beside_owner, check_blob, forget_run, missing_blob
 from flowengine.journal.run_lookup import labels_of, no_such_run, resolve, storable

@@ -10,12 +10,10 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from flowengine.agents.tools.tool import Tool, ToolResult
-from flowengine.core.records import Gateway, Notice, tool_key
+from flowengine.agents.tools import Tool, ToolResult
+from flowengine.core import Gateway, Notice, tool_key
 from flowengine.journal.replay import Replay
-from flowengine.models.model import Model, Reply, Request
-
-__all__ = ["CountingGateway", "RecordedGateway"]
+from flowengine.models import Model, Reply, Request
 
 
 class CountingGateway(Gateway, Protocol):

@@ -11,12 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any, Final
 
-from flowengine.agents.tools.tool import ToolResult
-from flowengine.core.records import EffectDecided, ModelCall, Retry, Reused, ToolCall
-from flowengine.models.messages import ToolRequest, as_dict
-from flowengine.models.model import Reply, Request, TokenUsage, plain_request
-
-__all__ = ["ASSUMED_DONE", "Replay", "reply_of"]
+from flowengine.agents.tools import ToolResult
+from flowengine.core import EffectDecided, ModelCall, Retry, Reused, ToolCall
+from flowengine.models import Reply, Request, TokenUsage, ToolRequest, as_dict, plain_request
 
 ASSUMED_DONE: Final = "assumed done"
 """The result a model gets for a call that a person took as done without knowing its result."""

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple, cast
 
-from flowengine.core.records import Reused
-from flowengine.engine.events import Event, NodeFailed, NodeFinished, NodeRecorded, NodeSkipped, NodeStarted
+from flowengine.core import Reused
+from flowengine.engine import Event, NodeFailed, NodeFinished, NodeRecorded, NodeSkipped, NodeStarted
 from flowengine.errors import JournalError
-
-__all__ = ["UnfoldedRun", "unfold_reused"]
 
 _DEEPEST: Final = 100
 """Runs that one takes results of, one from the other."""

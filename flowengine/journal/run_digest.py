@@ -18,27 +18,8 @@ from unicodedata import normalize
 
 from pydantic import BaseModel
 
-from flowengine.core.context import EMPTY
-from flowengine.core.file_values import FileValue
-from flowengine.core.records import Answered, ApprovalRequested, ModelCall, UsageTotals, question_path
-from flowengine.engine.events import Event, NodeFailed, NodeRecorded, RunFinished, RunResumed, RunStarted
-
-__all__ = [
-    "EMPTY_TEXTS",
-    "MAX_TEXT",
-    "DigestBuilder",
-    "RunDigest",
-    "RunMark",
-    "RunNote",
-    "RunNotes",
-    "RunScore",
-    "RunTexts",
-    "Search",
-    "parse_search",
-    "session_name",
-    "session_of",
-    "terms_of",
-]
+from flowengine.core import EMPTY, Answered, ApprovalRequested, FileValue, ModelCall, UsageTotals, question_path
+from flowengine.engine import Event, NodeFailed, NodeRecorded, RunFinished, RunResumed, RunStarted
 
 # --- Words
 

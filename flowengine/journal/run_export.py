@@ -9,11 +9,8 @@ from contextlib import nullcontext
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
-from flowengine.core.context import EMPTY, NodeResult
-from flowengine.core.file_values import binding_files, clean_name, find_files, hash_of
-from flowengine.core.records import ModelCall, Reused
-from flowengine.engine.events import Event, NodeFinished, NodeRecorded, RunStarted
-from flowengine.engine.ports import JournalStore
+from flowengine.core import EMPTY, ModelCall, NodeResult, Reused, binding_files, clean_name, find_files, hash_of
+from flowengine.engine import Event, JournalStore, NodeFinished, NodeRecorded, RunStarted
 from flowengine.errors import StoreCorruptError, StoreVersionError
 from flowengine.journal.blob_owners import MAX_BLOB, blobs_of, missing_blob
 from flowengine.journal.codec import decode, encode
@@ -23,19 +20,7 @@ from flowengine.journal.stores import check_run_id, commit_events
 from flowengine.journal.value_types import FILE_TAG
 
 if TYPE_CHECKING:
-    from flowengine.core.masking.masker import Masker
-
-__all__ = [
-    "UnpackedRun",
-    "event_line",
-    "mask_events",
-    "masked_notes",
-    "pack_run",
-    "read_files",
-    "store_run",
-    "unpack_run",
-    "unpack_runs",
-]
+    from flowengine.core.masking import Masker
 
 # --- Events as JSON
 
@@ -63,7 +48,7 @@ def mask_events(events: Iterable[Event], masker: Masker | None = None) -> Iterat
     {'to': '<MAIL:mpjhklbn>'}
     """
     if masker is None:
-        from flowengine.core.masking.masker import Masker  # Its patterns take a while to compile.
+        from flowengine.core.masking import Masker  # Its patterns take a while to compile.
 
         masker = Masker()
     hides = masker

@@ -10,26 +10,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol, cast
 
-from flowengine.core.context import EMPTY
-from flowengine.engine.events import Event
-from flowengine.engine.ports import JournalStore, RunInfo
+from flowengine.core import EMPTY
+from flowengine.engine import Event, JournalStore, RunInfo
 from flowengine.errors import JournalError
 from flowengine.journal.run_digest import EMPTY_TEXTS, DigestBuilder, Phrase, RunDigest, RunNotes, RunTexts, Search
 from flowengine.journal.run_lookup import RunQuery
 from flowengine.journal.value_types import only_looking
-
-__all__ = [
-    "FoundRuns",
-    "ListedRuns",
-    "RunIndex",
-    "RunLine",
-    "RunsAsked",
-    "ScannedRuns",
-    "SqlWords",
-    "digest_of",
-    "run_index_of",
-    "where_of",
-]
 
 
 class RunsAsked(NamedTuple):

@@ -10,24 +10,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, cast, get_args
 
-from flowengine.core.context import EMPTY, RunStatus
-from flowengine.engine.events import RunStarted
-from flowengine.engine.ports import RunInfo
+from flowengine.core import EMPTY, RunStatus
+from flowengine.engine import RunInfo, RunStarted
 from flowengine.errors import InputError, RunNotFoundError, refuse_other_kind
-
-__all__ = [
-    "STATUS_WORDS",
-    "RunQuery",
-    "check_labels",
-    "decode_labels",
-    "encode_labels",
-    "labels_of",
-    "no_such_run",
-    "parse_label_filter",
-    "parse_labels",
-    "resolve",
-    "storable",
-]
 
 # --- Labels of runs
 

@@ -13,27 +13,10 @@ from math import isfinite
 from time import time
 from typing import Any, Final, cast
 
-from flowengine.engine.ports import JournalStore
+from flowengine.engine import JournalStore
 from flowengine.errors import InputError, did_you_mean
 from flowengine.journal.run_digest import RunMark, RunNote, RunNotes, RunScore
 from flowengine.journal.run_index import run_index_of
-
-__all__ = [
-    "RunMark",
-    "RunNote",
-    "RunNotes",
-    "RunScore",
-    "add_note",
-    "all_notes",
-    "decode_notes",
-    "encode_notes",
-    "keep_notes",
-    "notes_of",
-    "parse_score",
-    "remove_note",
-    "set_mark",
-    "set_score",
-]
 
 _KIND: Final = "notes"
 _NAME: Final = re.compile(r"[^\W_](?:[\w./ -]{0,38}[^\W_])?")

@@ -16,12 +16,17 @@ from inspect import isfunction
 from time import time
 from typing import Any, Final, NamedTuple, TypeAlias, cast, get_args
 
-from flowengine.core.context import NodeResult
-from flowengine.core.run_scope import Fence
-from flowengine.core.user_code import describe_error, find_entry_points, load_entry_point, package_of
-from flowengine.core.values import UNCHANGEABLE, copy_mutable
-from flowengine.engine.events import Event, NodeFinished
-from flowengine.engine.ports import Durability, Journal, JournalStore
+from flowengine.core import (
+    UNCHANGEABLE,
+    Fence,
+    NodeResult,
+    copy_mutable,
+    describe_error,
+    find_entry_points,
+    load_entry_point,
+    package_of,
+)
+from flowengine.engine import Durability, Event, Journal, JournalStore, NodeFinished
 from flowengine.errors import (
     DefinitionError,
     FlowEngineError,

@@ -15,23 +15,8 @@ from functools import cache
 from types import ModuleType
 from typing import Any, Final, Literal, TypeAlias, Union, cast, get_args, get_origin, get_type_hints
 
-from flowengine.core.moved_modules import current_name
-from flowengine.core.user_code import unprefixed_name
+from flowengine.core import current_name, unprefixed_name
 from flowengine.errors import JournalError, StoreCorruptError
-
-__all__ = [
-    "FILE_TAG",
-    "RecordedInstance",
-    "check_fields",
-    "check_graph",
-    "class_name",
-    "copying_values",
-    "find_class",
-    "is_copying",
-    "is_only_looking",
-    "only_looking",
-    "reading_record",
-]
 
 FILE_TAG: Final = "$file"
 """The key under which a record has a file (`flowengine.journal.encode_values`)."""

@@ -13,21 +13,9 @@ from base64 import b64encode
 from collections.abc import Iterable
 from typing import Any, Final, Literal, TypeAlias
 
-from flowengine.core.file_values import FileValue
+from flowengine.core import FileValue
 from flowengine.errors import JournalError, PermanentModelError
 from flowengine.models.messages import Message
-
-__all__ = [
-    "IMAGES",
-    "MAX_TEXT",
-    "anthropic_parts",
-    "attachment_kind",
-    "image_tokens",
-    "most_file_tokens",
-    "openai_parts",
-    "responses_parts",
-    "text_of_file",
-]
 
 AttachmentKind: TypeAlias = Literal["image", "pdf", "audio", "text"]
 

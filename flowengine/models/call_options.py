@@ -16,24 +16,6 @@ from typing_extensions import TypedDict
 
 from flowengine.errors import did_you_mean
 
-__all__ = [
-    "DECIDING",
-    "MOST_STOPS",
-    "OF_GENERATING",
-    "OPTIONS",
-    "SAID_OTHERWISE",
-    "VENDOR_OPTIONS",
-    "ModelOptions",
-    "OptionProblem",
-    "PromptCaching",
-    "ReasoningEffort",
-    "ServiceTier",
-    "Verbosity",
-    "find_option_problems",
-    "find_vendor_option_problem",
-    "normalize_options",
-]
-
 ReasoningEffort: TypeAlias = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 Verbosity: TypeAlias = Literal["low", "medium", "high"]
 PromptCaching: TypeAlias = Literal["auto", "off"]

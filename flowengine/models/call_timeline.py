@@ -13,8 +13,6 @@ from contextvars import ContextVar
 from time import perf_counter
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
-__all__ = ["CALL_STEPS", "Step", "TimedStep", "add_step", "spent_on", "tell_steps"]
-
 Step: TypeAlias = Literal["loading", "queued", "attempt", "backoff", "rate_limit"]
 """`queued`: for a turn among the limits of the vendor; `attempt`: one that failed and was made again; `backoff` and
 `rate_limit`: the wait after it, the latter where the vendor had too many requests (429)."""

@@ -10,18 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args
 
-__all__ = [
-    "APIS",
-    "EFFORT_BUDGETS",
-    "SAMPLINGS",
-    "Api",
-    "Capabilities",
-    "Kind",
-    "SaidCapabilities",
-    "Sampling",
-    "kind_of",
-]
-
 Api: TypeAlias = Literal["chat", "responses"]
 """OpenAI's chat completions, or its Responses API."""
 APIS: Final[tuple[Api, ...]] = get_args(Api)

@@ -12,13 +12,11 @@ from dataclasses import replace
 from functools import cache
 from typing import Any, Final
 
-from flowengine.core.context import EMPTY
+from flowengine.core import EMPTY
 from flowengine.models.capabilities import Capabilities, Kind, kind_of
 from flowengine.models.capability_rules import RULES
 from flowengine.models.pricing import listed_entry, whole_table
 from flowengine.models.vendors import vendor_named
-
-__all__ = ["capabilities_of", "find_kin"]
 
 
 def capabilities_of(provider: str, name: str, overrides: Mapping[str, Any] = EMPTY) -> Capabilities:

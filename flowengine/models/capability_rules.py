@@ -31,8 +31,6 @@ from typing import Any, Final, TypeAlias, cast
 
 from flowengine.models.capabilities import Capabilities, kind_of
 
-__all__ = ["RULES"]
-
 Facts: TypeAlias = Mapping[str, Any]
 """The entry of a model in litellm's table; empty where it has none."""
 

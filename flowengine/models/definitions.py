@@ -16,29 +16,12 @@ from functools import cache
 from pathlib import PurePath
 from typing import Any, Final, NamedTuple, Protocol, cast, runtime_checkable
 
-from flowengine.core.context import EMPTY
+from flowengine.core import EMPTY
 from flowengine.errors import ModelConfigError, did_you_mean, find_nearest
 from flowengine.models.model import Model
 from flowengine.models.pricing import Price, context_window, longest_answer
 from flowengine.models.vendor_choice import VendorChoice, VendorQuestion, choose
 from flowengine.models.vendors import ProviderSettings, is_stand_in, key_of, needs_key, vendor_named
-
-__all__ = [
-    "KeySource",
-    "ModelDefinition",
-    "ModelMeaning",
-    "SaysItsPrice",
-    "default_options",
-    "definition_of",
-    "find_key_source",
-    "find_meaning",
-    "has_own_price",
-    "innermost_models",
-    "listed_as",
-    "longest_answer_of",
-    "read_said_key",
-    "window_of",
-]
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,20 +16,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final
 
-from flowengine.core.secret_values import Secrets, find_secret_values, find_url_secrets, is_random
+from flowengine.core import Secrets, find_secret_values, find_url_secrets, is_random
 from flowengine.errors import DefinitionError
-
-__all__ = [
-    "PROCESS_ENVIRONMENT",
-    "ProcessEnvironment",
-    "dotenv_name",
-    "file_secrets",
-    "find_dotenv",
-    "is_planted",
-    "load_environment",
-    "parse_dotenv",
-    "read_environment",
-]
 
 _ASSIGNMENT: Final = re.compile(
     r"""

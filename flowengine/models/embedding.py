@@ -16,8 +16,6 @@ from flowengine.models.open import NO_EMBEDDINGS, get_embedding
 from flowengine.models.vendor_choice import check_name
 from flowengine.models.vendors import is_stand_in
 
-__all__ = ["ModelEmbedder", "check_embedding", "embedder"]
-
 Ask: TypeAlias = Callable[[Model, Request], Awaitable[Reply]]
 """Asks a model."""
 

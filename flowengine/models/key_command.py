@@ -19,8 +19,6 @@ from typing import Any, Final, cast
 
 from flowengine.errors import ModelConfigError
 
-__all__ = ["TIME_LIMIT", "find_key_command_problem", "find_variable_problem", "read_key", "split_command"]
-
 TIME_LIMIT: Final = 30.0
 """Seconds that a command has: some vaults ask a person first."""
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,255}")

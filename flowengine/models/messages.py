@@ -12,9 +12,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias, cast, get_args
 
-from flowengine.core.file_values import FileValue
-
-__all__ = ["Message", "Role", "ToolRequest", "as_dict", "fence", "from_dict", "texts_of", "vectors_of"]
+from flowengine.core import FileValue
 
 # --- Vectors as text
 

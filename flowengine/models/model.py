@@ -17,31 +17,6 @@ from typing import Any, Final, NamedTuple, Protocol, TypeAlias, cast, runtime_ch
 from flowengine.models.call_options import OPTIONS, VENDOR_OPTIONS, PromptCaching
 from flowengine.models.messages import Message, ToolRequest, as_dict, from_dict
 
-__all__ = [
-    "FINISH_REASONS",
-    "Finish",
-    "LoadsLibrary",
-    "Model",
-    "PassThroughModel",
-    "PromptCache",
-    "Reply",
-    "Request",
-    "TokenUsage",
-    "Unanswered",
-    "as_json",
-    "estimate_tokens",
-    "missing_members",
-    "plain_request",
-    "read_cost",
-    "read_finish_reason",
-    "read_token_count",
-    "request_of",
-    "stream_whole",
-    "supports_schema",
-    "to_plain",
-]
-
-
 _FIRST_WORD: Final = 600.0
 """Seconds in which an answer begins, and for which a stream may be silent: as the vendors' own clients have it."""
 _LONGEST_ANSWER: Final = 128_000

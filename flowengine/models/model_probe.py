@@ -15,20 +15,24 @@ from typing import Any, Final, NamedTuple
 
 import anyio
 
-from flowengine.core.user_code import call_abandonable
+from flowengine.core import call_abandonable
 from flowengine.errors import FlowEngineError, ModelConfigError
 from flowengine.models.definitions import ModelDefinition, ModelMeaning, find_meaning, read_said_key
-from flowengine.models.http.chat_protocol import as_object, list_of_objects
-from flowengine.models.http.loop_client import BrokenExchangeError, HttpCall, NoConnectionError, send_call
-from flowengine.models.http.status_errors import show_address
-from flowengine.models.litellm.reply import secrets_of
+from flowengine.models.http import (
+    BrokenExchangeError,
+    HttpCall,
+    NoConnectionError,
+    as_object,
+    list_of_objects,
+    send_call,
+    show_address,
+)
+from flowengine.models.litellm import secrets_of
 from flowengine.models.messages import Message
 from flowengine.models.model import Request
 from flowengine.models.open import address_of, get_llm, is_address
 from flowengine.models.outbound import check_outbound
 from flowengine.models.vendors import OTHERS, VENDORS, ProviderSettings, Vendor, first_set, key_of, vendor_named
-
-__all__ = ["ProbeAnswer", "ProbePlace", "probe"]
 
 _TIMEOUT: Final = 15.0
 """Seconds for one vendor."""

@@ -13,8 +13,7 @@ from types import NoneType
 from typing import Any, Final, NamedTuple, Protocol, cast
 from urllib.parse import urlsplit
 
-from flowengine.core.context import EMPTY
-from flowengine.core.user_code import describe_error, load_entry_point, package_of
+from flowengine.core import EMPTY, describe_error, load_entry_point, package_of
 from flowengine.errors import DefinitionError, FlowEngineError, ModelConfigError, find_nearest, refuse_other_kind
 from flowengine.models.call_options import OPTIONS
 from flowengine.models.dotenv import PROCESS_ENVIRONMENT
@@ -32,22 +31,7 @@ from flowengine.models.vendors import (
     packaged_vendors,
     vendor_named,
 )
-from flowengine.models.wrappers.rate import Limiters, RateLimitedModel, limiter_for
-from flowengine.models.wrappers.retrying import RetryingModel
-
-__all__ = [
-    "NO_EMBEDDINGS",
-    "PROCESS_MODELS",
-    "DefaultModel",
-    "Models",
-    "address_of",
-    "default_model",
-    "find_connection",
-    "get_embedding",
-    "get_llm",
-    "is_address",
-    "served_natively",
-]
+from flowengine.models.wrappers import Limiters, RateLimitedModel, RetryingModel, limiter_for
 
 
 def get_llm(
@@ -161,7 +145,7 @@ def _check_arguments(
     if adapter not in (None, "native", "litellm"):
         raise ModelConfigError(f"adapter is native or litellm, not {adapter!r}")
     if structured_output is not None:
-        from flowengine.models.http.vendor_traits import STRUCTURED_OUTPUTS  # As in `served_natively`.
+        from flowengine.models.http import STRUCTURED_OUTPUTS  # As in `served_natively`.
 
         if structured_output not in STRUCTURED_OUTPUTS:
             ways = ", ".join(STRUCTURED_OUTPUTS)
@@ -175,7 +159,7 @@ def _check_arguments(
 
 def served_natively(provider: str, adapter: str | None = None) -> bool:
     """Tells whether a vendor is asked without litellm. `adapter`: what the project says of it."""
-    from flowengine.models.http.vendor_traits import is_native  # The stand-in needs no table of vendors.
+    from flowengine.models.http import is_native  # The stand-in needs no table of vendors.
 
     return adapter != "litellm" and is_native(provider)
 

@@ -25,11 +25,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from flowengine.core.context import EMPTY
+from flowengine.core import EMPTY
 from flowengine.models.capabilities import EFFORT_BUDGETS, Capabilities
 from flowengine.models.capability_lookup import capabilities_of
-
-__all__ = ["OptionRefusal", "find_refusals"]
 
 
 class OptionRefusal(NamedTuple):

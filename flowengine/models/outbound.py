@@ -17,8 +17,6 @@ from urllib.parse import urlsplit
 
 from flowengine.errors import ModelConfigError
 
-__all__ = ["VARIABLE", "allow_requests", "check_outbound"]
-
 VARIABLE: Final = "FLOWENGINE_ALLOW_MODEL_REQUESTS"
 
 _is_allowed: Final = ContextVar("requests are meant", default=False)

@@ -23,21 +23,6 @@ from flowengine.models.model import Model, Request, read_token_count
 from flowengine.models.table_rates import Rate, read_number, read_rates
 from flowengine.models.vendors import OTHERS, VENDORS, Vendor
 
-__all__ = [
-    "Price",
-    "context_window",
-    "is_listed",
-    "listed_cache_price",
-    "listed_entry",
-    "listed_names",
-    "listed_price",
-    "listed_schema_support",
-    "listed_vendor",
-    "listed_vision",
-    "longest_answer",
-    "seconds_of_call",
-]
-
 # --- litellm's table of models, read without importing litellm
 #
 # The file is large, so one model's entry is cut out of it and the rest is not looked into; all of it is read only for a

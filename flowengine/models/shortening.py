@@ -12,8 +12,6 @@ from importlib import import_module
 from typing import Any, Final
 from unicodedata import category
 
-__all__ = ["MARK", "shorten_text"]
-
 MARK: Final = "[…]"
 """Stands where the rest was; it needs no translation."""
 

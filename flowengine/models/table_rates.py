@@ -14,8 +14,6 @@ from typing import Any, Final, NamedTuple, cast
 
 from flowengine.models.model import read_token_count
 
-__all__ = ["Rate", "is_off_peak", "pick_rate", "read_number", "read_rates"]
-
 KINDS: Final = (
     "input_cost_per_token",
     "output_cost_per_token",

@@ -24,11 +24,9 @@ from typing import Final, TypeVar
 
 import anyio
 
-from flowengine.core.threads import Post, post_to_this_loop
+from flowengine.core import Post, post_to_this_loop
 from flowengine.errors import ModelError, TransientModelError
 from flowengine.models.call_timeline import spent_on
-
-__all__ = ["CallSlots", "VendorThrottle", "brake_for"]
 
 # --- Call slots shared across threads and event loops
 

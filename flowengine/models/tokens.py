@@ -17,8 +17,6 @@ from typing import Any, Final, NamedTuple
 
 from flowengine.models.model import estimate_tokens
 
-__all__ = ["NEWEST", "VOCABULARIES", "count_tokens", "encoding"]
-
 # --- Vocabularies as tiktoken's encodings
 
 _CONTRACTION: Final = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"

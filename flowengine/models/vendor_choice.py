@@ -25,16 +25,6 @@ from flowengine.models.vendors import (
     vendor_names,
 )
 
-__all__ = [
-    "VendorChoice",
-    "VendorQuestion",
-    "check_name",
-    "choose",
-    "default_vendor",
-    "is_known_name",
-    "known_provider",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class VendorQuestion:

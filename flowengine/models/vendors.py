@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from importlib.metadata import EntryPoint
 from typing import Final, NamedTuple
 
-from flowengine.core.user_code import find_entry_points
+from flowengine.core import find_entry_points
 
 __all__ = [
     "ALIASES",

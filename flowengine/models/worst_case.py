@@ -20,17 +20,7 @@ from flowengine.models.open import default_model
 from flowengine.models.pricing import Price, context_window, listed_price, listed_vision, longest_answer
 from flowengine.models.tokens import count_tokens
 from flowengine.models.vendors import ProviderSettings, is_stand_in
-from flowengine.models.wrappers.priced import find_user_price, price_of
-
-__all__ = [
-    "LONGEST_ANSWER",
-    "KnownModel",
-    "ModelFacts",
-    "WorstCase",
-    "most_of",
-    "worst_cases",
-]
-
+from flowengine.models.wrappers import find_user_price, price_of
 
 LONGEST_ANSWER: Final = 4096
 """Tokens allowed to an answer where neither its author nor its vendor sets a bound."""

@@ -13,14 +13,9 @@ from typing import Any, Final
 
 import anyio
 
-from flowengine.core.budget import Ledger
-from flowengine.core.context import Context, Note, Tell
-from flowengine.core.run_scope import RunScope
-from flowengine.engine.ports import Ended, Node
-from flowengine.engine.view import Listener, NodeContext
+from flowengine.core import Context, Ledger, Note, RunScope, Tell
+from flowengine.engine import Ended, Listener, Node, NodeContext
 from flowengine.errors import JournalError
-
-__all__ = ["AbandonableBody"]
 
 _ASKS_AGAIN: Final = 1.0
 """Seconds between two cancellations of a body that was left behind."""

@@ -6,17 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar, Unpack
 
-from flowengine.agents.agent import Agent
-from flowengine.agents.caller import naming
-from flowengine.agents.prompt.prompt import text_of
-from flowengine.agents.prompt.question_files import files_of
-from flowengine.agents.settings import is_settled_late
-from flowengine.agents.tools.tool import Tool
-from flowengine.core.argument_kinds import check_arguments
-from flowengine.core.context import Context, NodeResult
-from flowengine.core.records import Decided
-from flowengine.core.run_scope import RunScope
-from flowengine.core.user_code import USER_CODE
+from flowengine.agents import Agent, is_settled_late, naming
+from flowengine.agents.prompt import files_of, text_of
+from flowengine.agents.tools import Tool
+from flowengine.core import USER_CODE, Context, Decided, NodeResult, RunScope, check_arguments
 from flowengine.errors import DefinitionError, RunError, refuse_other_kind
 from flowengine.nodes.asking_node import (
     AskingNode,
@@ -30,8 +23,6 @@ from flowengine.nodes.asking_node import (
 )
 from flowengine.nodes.gateway import asking_gateway_of, telling_gateway_of
 from flowengine.nodes.node import NodeSettings, Value
-
-__all__ = ["AgentNode"]
 
 
 class AgentNode(AskingNode):
@@ -91,7 +82,7 @@ class AgentNode(AskingNode):
 
     @property
     def adds_up(self) -> Sequence[str]:
-        from flowengine.agents.typed_contexts.manager import CHANGES_OF  # Few agents have typed contexts.
+        from flowengine.agents.typed_contexts import CHANGES_OF  # Few agents have typed contexts.
 
         sources = self.prototype.sources
         contexts = () if sources is None or sources.contexts is None else sources.contexts.fresh().context_list
@@ -102,7 +93,7 @@ class AgentNode(AskingNode):
         return self._repeats and bool(self.prototype.tooling.servers)
 
     async def check_servers(self, path: str, scope: RunScope) -> None:
-        from flowengine.agents.tools.mcp.server_clients import serve  # Most agents name no server.
+        from flowengine.agents.tools.mcp import serve  # Most agents name no server.
 
         agent = self.prototype
         with naming(agent.name):

@@ -5,21 +5,17 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from flowengine.agents.agent import Agent
-from flowengine.agents.context.provider import ContextProvider
-from flowengine.agents.evaluation import EvaluationAgent
-from flowengine.agents.routing import RoutingAgent
+from flowengine.agents import Agent, EvaluationAgent, RoutingAgent
+from flowengine.agents.context import ContextProvider
 from flowengine.errors import DefinitionError, did_you_mean
 from flowengine.nodes.evaluation_node import EvaluationNode
 from flowengine.nodes.node import FlowNode
 from flowengine.nodes.routing_node import RoutingNode
 
 if TYPE_CHECKING:
-    from flowengine.agents.typed_contexts.typed import TypedContext
+    from flowengine.agents.typed_contexts import TypedContext
 
 from flowengine.nodes.agent import AgentNode
-
-__all__ = ["contexts_of", "keeps_talk", "node_of_agent", "providers_of"]
 
 
 def providers_of(nodes: Iterable[FlowNode]) -> Iterator[ContextProvider]:

@@ -6,17 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from time import time
 from typing import Any, ClassVar, Final, Unpack
 
-from flowengine.core.argument_kinds import check_arguments
-from flowengine.core.context import EMPTY, Context, NodeResult
-from flowengine.core.records import Answered, ApprovalRequested
-from flowengine.core.user_code import USER_CODE
-from flowengine.engine.ports import Ended, Park
+from flowengine.core import EMPTY, USER_CODE, Answered, ApprovalRequested, Context, NodeResult, check_arguments
+from flowengine.engine import Ended, Park
 from flowengine.errors import DefinitionError, did_you_mean
 from flowengine.nodes.code_digest import digest_handed
 from flowengine.nodes.node import FlowNode, NodeSettings, Value, check_least
-
-__all__ = ["ApprovalNode", "tell_nobody"]
-
 
 _LATEST: Final = 253_402_300_799.0
 """Unix seconds of the end of the year 9999: what expires later is shown, and looked at again, as if it did then."""

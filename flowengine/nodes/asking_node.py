@@ -6,38 +6,25 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from flowengine.agents.agent import Agent
-from flowengine.agents.caller import subject_of
-from flowengine.agents.evaluation import EvaluationAgent
-from flowengine.agents.model_environment import NamedModels, find_default, load_models, prepare_model
-from flowengine.agents.prompt.prompt import Subject, text_of
-from flowengine.agents.prompt.question_files import files_of
-from flowengine.agents.routing import RoutingAgent
-from flowengine.core.batching import AwaitsAnswer
-from flowengine.core.context import Context, NodeResult
-from flowengine.core.records import AwaitsPerson
-from flowengine.core.values import find_label
-from flowengine.engine.graph import FALLBACK
-from flowengine.engine.ports import Ended, Park
+from flowengine.agents import (
+    Agent,
+    EvaluationAgent,
+    NamedModels,
+    RoutingAgent,
+    find_default,
+    load_models,
+    prepare_model,
+    subject_of,
+)
+from flowengine.agents.prompt import Subject, files_of, text_of
+from flowengine.core import AwaitsAnswer, AwaitsPerson, Context, NodeResult, find_label
+from flowengine.engine import FALLBACK, Ended, Park
 from flowengine.errors import RouteError
-from flowengine.models.model import Model
-from flowengine.models.open import DefaultModel
+from flowengine.models import DefaultModel, Model
 from flowengine.nodes.node import FlowNode, Value
 
 if TYPE_CHECKING:
     pass
-
-__all__ = [
-    "AskingNode",
-    "Templated",
-    "choose_label",
-    "identify_asking",
-    "identify_judge",
-    "identify_router",
-    "prototype_of",
-    "subject_of_node",
-    "user_input",
-]
 
 A = TypeVar("A", Agent, RoutingAgent, EvaluationAgent)
 
@@ -121,8 +108,10 @@ def _prepare(agent: Agent | RoutingAgent | EvaluationAgent) -> None:
         for inner in _agents_of(agent)[1:]:
             _prepare(inner)
         if agent.tooling.servers:
-            from flowengine.agents.tools.mcp.server_clients import check_library  # Most agents name no server.
-            from flowengine.agents.tools.mcp.server_settings import header_values
+            from flowengine.agents.tools.mcp import (
+                check_library,  # Most agents name no server.
+                header_values,
+            )
 
             check_library()
             for server in agent.tooling.servers:

@@ -15,19 +15,7 @@ from importlib.util import find_spec, resolve_name
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, Final, NamedTuple, cast
 
-from flowengine.core.user_code import is_of_project
-
-__all__ = [
-    "NameUse",
-    "NamesInCode",
-    "body_of",
-    "imported_module",
-    "is_authors_function",
-    "is_authors_module",
-    "is_filled_only",
-    "names_in_code",
-    "qualified_name",
-]
+from flowengine.core import is_of_project
 
 # --- Whose code it is
 

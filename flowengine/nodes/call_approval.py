@@ -14,13 +14,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple, cast
 
-from flowengine.agents.tools.result_text import cut
-from flowengine.agents.tools.tool import ArgumentCheck, Tool, ToolResult, failed_result
-from flowengine.core.locale import Messages
-from flowengine.core.records import ACCEPT, REFUSE, Answered, ApprovalRequested, AwaitsPerson, Gateway, tool_key
-from flowengine.models.model import Model, Reply, Request
-
-__all__ = ["ApprovalGateway"]
+from flowengine.agents.tools import ArgumentCheck, Tool, ToolResult, cut, failed_result
+from flowengine.core import ACCEPT, REFUSE, Answered, ApprovalRequested, AwaitsPerson, Gateway, Messages, tool_key
+from flowengine.models import Model, Reply, Request
 
 _MOST_OF_MESSAGE: Final = 1_000
 """Characters of the arguments in a question's text; all of them are beside it."""

@@ -17,16 +17,9 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, cast
 
-from flowengine.core.context import Context, NodeResult
-from flowengine.core.values import FrozenDict, FrozenList
-from flowengine.engine.graph import Graph
-from flowengine.engine.merging import state_rules
-from flowengine.engine.state import ENGINE_OWNED
-from flowengine.engine.state_view import KeptView, StateView
-from flowengine.engine.walk import Walk
+from flowengine.core import Context, FrozenDict, FrozenList, NodeResult
+from flowengine.engine import ENGINE_OWNED, Graph, KeptView, StateView, Walk, state_rules
 from flowengine.errors import NotJournalableError
-
-__all__ = ["ViewDigests", "digest_handed", "digest_of", "left_by", "level_digest", "views_of"]
 
 _SHORT: Final = 1_000
 """Characters of a text that is not worth remembering the digest of."""
@@ -36,7 +29,7 @@ _ATOMS: Final[frozenset[type[Any]]] = frozenset({type(None), bool, int, float})
 
 def digest_of(value: Any) -> str:
     """The digest of a value that a journal can hold; `NotJournalableError` for any other."""
-    from flowengine.journal.codec import encode_value  # Most runs hand on nothing whose digest is asked for.
+    from flowengine.journal import encode_value  # Most runs hand on nothing whose digest is asked for.
 
     return hashlib.sha256(encode_value(value).encode()).hexdigest()[:32]
 

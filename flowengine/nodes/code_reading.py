@@ -45,7 +45,7 @@ from types import (
 from typing import Any, Final, NamedTuple, cast
 from weakref import ref
 
-from flowengine.core.user_code import unprefixed_text
+from flowengine.core import unprefixed_text
 from flowengine.nodes.bytecode import (
     NameUse,
     body_of,
@@ -56,8 +56,6 @@ from flowengine.nodes.bytecode import (
     names_in_code,
     qualified_name,
 )
-
-__all__ = ["CodeReading", "read_code"]
 
 
 class CodeReading(NamedTuple):

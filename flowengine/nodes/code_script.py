@@ -16,20 +16,14 @@ from typing import Any, ClassVar, Final, Unpack
 import anyio.to_thread
 from pydantic_core import to_jsonable_python
 
-from flowengine.agents.skills.sandbox.sandbox import Sandbox, verdict
-from flowengine.agents.skills.sandbox.script import Outcome, ScriptLimits
-from flowengine.agents.skills.skill_files import RefusedError
-from flowengine.agents.tools.result_text import cut
-from flowengine.core.context import Context, NodeResult
-from flowengine.core.json_values import check_text, has_keys_alike, load_json, refusing_no_json
-from flowengine.core.records import Notice
-from flowengine.core.values import is_map
+from flowengine.agents.skills import RefusedError
+from flowengine.agents.skills.sandbox import Outcome, Sandbox, ScriptLimits, verdict
+from flowengine.agents.tools import cut
+from flowengine.core import Context, NodeResult, Notice, check_text, has_keys_alike, is_map, load_json, refusing_no_json
 from flowengine.errors import DefinitionError, OutputError, RunError
 from flowengine.nodes.code_digest import digest_handed
 from flowengine.nodes.function import explain_received
 from flowengine.nodes.node import FlowNode, NodeSettings, Value, work_out
-
-__all__ = ["CodeNode"]
 
 _SECONDS: Final = 30.0
 """Where the node has no timeout."""

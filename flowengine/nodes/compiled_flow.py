@@ -20,17 +20,19 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Protocol, Se
 import anyio
 import anyio.to_thread
 
-from flowengine.core.context import Context
-from flowengine.core.file_values import FileRules
-from flowengine.core.values import freeze, frozen_dict
-from flowengine.engine.events import Event
-from flowengine.engine.graph import Graph
-from flowengine.engine.levels import LevelBody
-from flowengine.engine.merging import StateKey, state_rules
-from flowengine.engine.ports import Node
-from flowengine.engine.state import ENGINE_KEYS, KeyRules
-from flowengine.engine.view import FinalContext
-from flowengine.engine.walk import Walk
+from flowengine.core import Context, FileRules, freeze, frozen_dict
+from flowengine.engine import (
+    ENGINE_KEYS,
+    Event,
+    FinalContext,
+    Graph,
+    KeyRules,
+    LevelBody,
+    Node,
+    StateKey,
+    Walk,
+    state_rules,
+)
 from flowengine.errors import (
     DefinitionError,
     Diagnostic,
@@ -44,20 +46,8 @@ from flowengine.nodes.policy import wrap_node
 from flowengine.nodes.run_inputs import InputField
 
 if TYPE_CHECKING:
-    from flowengine.models.open import DefaultModel
+    from flowengine.models import DefaultModel
     from flowengine.nodes.code_reading import CodeReading
-
-__all__ = [
-    "CompiledFlow",
-    "ContainerNode",
-    "Notifier",
-    "QuestionDelivery",
-    "are_others",
-    "assemble",
-    "file_path",
-    "outputs_of",
-    "partial_outputs_of",
-]
 
 CODE_SCHEME: Final = f"code-1.{sys.version_info.major}.{sys.version_info.minor}-"
 """How digests of code begin. Those of another FlowEngine or Python say nothing about these."""

@@ -7,15 +7,9 @@ from copy import copy
 from enum import Enum
 from typing import Any, ClassVar, Self, Unpack, cast
 
-from flowengine.core.argument_kinds import check_arguments
-from flowengine.core.context import Context, NodeResult
-from flowengine.core.records import Decided
-from flowengine.core.user_code import failure_of_code
-from flowengine.core.values import describe_value, find_label
+from flowengine.core import Context, Decided, NodeResult, check_arguments, describe_value, failure_of_code, find_label
 from flowengine.errors import DefinitionError, JournalError, RouteError, names_arguments, refuse_other_kind
 from flowengine.nodes.node import FlowNode, NodeSettings, Testable, Value
-
-__all__ = ["CasesNode", "ConditionNode", "SwitchNode"]
 
 _THEN = NodeResult("then", route="then")
 _ELSE = NodeResult("else", route="else")

@@ -6,12 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
-from flowengine.agents.evaluation import EvaluationAgent
-from flowengine.agents.settings import check_share
-from flowengine.core.argument_kinds import check_arguments
-from flowengine.core.context import Context, EvaluationResult, NodeResult
-from flowengine.core.records import Decided
-from flowengine.core.user_code import USER_CODE
+from flowengine.agents import EvaluationAgent, check_share
+from flowengine.core import USER_CODE, Context, Decided, EvaluationResult, NodeResult, check_arguments
 from flowengine.errors import DefinitionError, OutputError
 from flowengine.nodes.asking_node import AskingNode, Templated, identify_judge, prototype_of, subject_of_node
 from flowengine.nodes.code_digest import digest_handed
@@ -20,8 +16,6 @@ from flowengine.nodes.node import NodeSettings, Value
 
 if TYPE_CHECKING:
     pass
-
-__all__ = ["EvaluationNode"]
 
 
 class EvaluationNode(AskingNode):

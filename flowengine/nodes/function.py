@@ -8,19 +8,21 @@ from copy import copy
 from functools import partial
 from typing import Any, ClassVar, Final, Unpack, overload
 
-from flowengine.core.argument_kinds import check_arguments
-from flowengine.core.context import EMPTY, Context, NodeResult
-from flowengine.core.file_keeper import holds_bytes
-from flowengine.core.file_values import RefusedFileError
-from flowengine.core.records import Received
-from flowengine.core.templating.text import excerpt
-from flowengine.core.user_code import call_in_thread, failure_of_code
+from flowengine.core import (
+    EMPTY,
+    Context,
+    NodeResult,
+    Received,
+    RefusedFileError,
+    call_in_thread,
+    check_arguments,
+    failure_of_code,
+    holds_bytes,
+)
+from flowengine.core.templating import excerpt
 from flowengine.errors import DefinitionError, JournalError, OutputError, names_arguments, refuse_other_kind
 from flowengine.nodes.code_digest import digest_handed
 from flowengine.nodes.node import FlowNode, NodeSettings, Value, check_call, check_result, work_out
-
-__all__ = ["FunctionNode", "explain_received", "is_async"]
-
 
 _new: Final[Any] = vars(tuple)["__new__"]
 _MAX_GIVEN: Final = 2_000

@@ -9,34 +9,36 @@ from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
 
 import anyio
 
-from flowengine.agents.standalone import DirectGateway, model_call
-from flowengine.agents.tools.tool import Tool, ToolResult, failed_result
-from flowengine.agents.vendor_cache import CACHE_NOTICE, find_cache_rule
-from flowengine.core.batching import BATCHING, CALL, AwaitsAnswer, Batcher, CallPlace
-from flowengine.core.budget import Ledger
-from flowengine.core.context import Context, Tell
-from flowengine.core.locale import Messages, load_messages
-from flowengine.core.records import PREPARING, Gateway, ModelCall, Notice, Retry, Reused, ToolCall, tool_key
-from flowengine.core.run_scope import Fence
+from flowengine.agents import CACHE_NOTICE, DirectGateway, find_cache_rule, model_call
+from flowengine.agents.tools import Tool, ToolResult, failed_result
+from flowengine.core import (
+    BATCHING,
+    CALL,
+    PREPARING,
+    AwaitsAnswer,
+    Batcher,
+    CallPlace,
+    Context,
+    Fence,
+    Gateway,
+    Ledger,
+    Messages,
+    ModelCall,
+    Notice,
+    Retry,
+    Reused,
+    Tell,
+    ToolCall,
+    load_messages,
+    tool_key,
+)
 from flowengine.errors import CallRefusedError, InactiveError
-from flowengine.journal.recorded_gateway import CountingGateway, RecordedGateway
-from flowengine.journal.replay import Replay
-from flowengine.models.model import Model, Reply, Request
-from flowengine.models.wrappers.bounded import BoundedModel
-from flowengine.models.wrappers.streaming_tap import tap_model
+from flowengine.journal import CountingGateway, RecordedGateway, Replay
+from flowengine.models import Model, Reply, Request
+from flowengine.models.wrappers import BoundedModel, tap_model
 from flowengine.nodes.compiled_flow import file_path
 from flowengine.nodes.reuse_rules import without_question
 from flowengine.nodes.warm_start import WarmStart, find_warm_start
-
-__all__ = [
-    "CopyingGateway",
-    "InactiveGateway",
-    "TranscriptGateway",
-    "asking_gateway_of",
-    "gateway_of",
-    "telling_gateway_of",
-    "tool_gateway_of",
-]
 
 
 def gateway_of(

@@ -11,21 +11,15 @@ from typing import Any, ClassVar, Final, TypeVar, Unpack
 
 import anyio.to_thread
 
-from flowengine.agents.tools.result_text import cut, text_of
-from flowengine.core.context import Context, NodeResult
-from flowengine.core.file_values import RefusedFileError
-from flowengine.core.json_schema import find_misfits
-from flowengine.core.json_values import MAX_VALUES
-from flowengine.core.records import ToolCall, tool_key
-from flowengine.engine.view import NodeContext
+from flowengine.agents.tools import cut, text_of
+from flowengine.core import MAX_VALUES, Context, NodeResult, RefusedFileError, ToolCall, find_misfits, tool_key
+from flowengine.engine import NodeContext
 from flowengine.errors import LONGEST_WAIT, DefinitionError, OutputError, RunError, UnknownEffectError
-from flowengine.models.http.status_errors import read_retry_after
+from flowengine.models.http import read_retry_after
 from flowengine.nodes.code_digest import digest_handed
 from flowengine.nodes.http_request import Answer, Expected, describe_url, is_json, make_request, read_body
 from flowengine.nodes.http_sender import HttpSender, Sender, SentAnswer
 from flowengine.nodes.node import Effect, FlowNode, NodeSettings, Value, work_out
-
-__all__ = ["EFFECTS", "HttpNode"]
 
 T = TypeVar("T")
 

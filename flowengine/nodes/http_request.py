@@ -14,21 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final, cast
 from urllib.parse import quote, urlencode
 
-from flowengine.core.file_values import FileValue
-from flowengine.core.json_values import MAX_VALUES, ValueCounter, check_text, refuse_constant, write_json
-from flowengine.core.values import describe_value
+from flowengine.core import MAX_VALUES, FileValue, ValueCounter, check_text, describe_value, refuse_constant, write_json
 from flowengine.errors import DefinitionError, OutputError, RunError
-
-__all__ = [
-    "Answer",
-    "Expected",
-    "HttpRequest",
-    "check_header_name",
-    "describe_url",
-    "is_json",
-    "make_request",
-    "read_body",
-]
 
 _NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
 _OURS: Final = frozenset(

@@ -20,32 +20,34 @@ from urllib.parse import unquote, urljoin, urlsplit
 
 import anyio
 
-from flowengine.core.address_rules import (
+from flowengine.core import (
     AddressRule,
+    FileRules,
     RefusedAddressError,
+    RefusedFileError,
+    Secrets,
     allowed_url,
     check_addresses,
     leads_elsewhere,
     origin_of,
+    refused_address,
 )
-from flowengine.core.file_keeper import refused_address
-from flowengine.core.file_values import FileRules, RefusedFileError
-from flowengine.core.secret_values import Secrets
 from flowengine.errors import DefinitionError, RunError, UnknownEffectError, did_you_mean
-from flowengine.models.http.connection_pool import (
+from flowengine.models.http import (
+    BrokenExchangeError,
+    HttpAnswer,
+    HttpConnection,
     NoConnectionError,
     Origin,
+    ResponseHead,
     connect,
+    make_request,
     open_stream,
     proxy_for,
     proxy_headers,
 )
-from flowengine.models.http.http_connection import BrokenExchangeError, HttpConnection, ResponseHead, make_request
-from flowengine.models.http.loop_client import HttpAnswer
 from flowengine.nodes.http_request import Answer, HttpRequest, describe_url
 from flowengine.version import __version__
-
-__all__ = ["MAX_ANSWER", "HttpSender", "Resolver", "Sender", "SentAnswer", "fetch_file"]
 
 MAX_ANSWER: Final = 20 * 2**20
 """Bytes of an answer and of a request's body, where nothing else is said."""

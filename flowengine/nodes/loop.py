@@ -6,18 +6,22 @@ from collections.abc import Callable, Mapping
 from math import inf, isnan
 from typing import Any, ClassVar, Unpack
 
-from flowengine.core.argument_kinds import check_arguments
-from flowengine.core.context import EMPTY, Context, NodeResult
-from flowengine.core.records import Decided, RoundEnded
-from flowengine.core.user_code import USER_CODE
-from flowengine.core.values import describe_value, freeze, frozen_dict
-from flowengine.engine.levels import Unfinished, enter_level, result_of_level, store_of
-from flowengine.engine.ports import Ended
+from flowengine.core import (
+    EMPTY,
+    USER_CODE,
+    Context,
+    Decided,
+    NodeResult,
+    RoundEnded,
+    check_arguments,
+    describe_value,
+    freeze,
+    frozen_dict,
+)
+from flowengine.engine import Ended, Unfinished, enter_level, result_of_level, store_of
 from flowengine.errors import LimitError, RunError, TemplateError
 from flowengine.nodes.compiled_flow import ContainerNode
 from flowengine.nodes.node import FlowNode, NodeSettings, Testable, Value, check_least, work_out
-
-__all__ = ["LoopNode"]
 
 
 class LoopNode(ContainerNode):

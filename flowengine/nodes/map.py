@@ -9,16 +9,36 @@ from typing import Any, ClassVar, Final, Literal, Unpack, cast
 import anyio
 from anyio.abc import TaskGroup
 
-from flowengine.core.argument_kinds import check_arguments
-from flowengine.core.context import Context, NodeResult
-from flowengine.core.records import Decided, MapBegan, MapStopped
-from flowengine.core.templating.text import excerpt
-from flowengine.core.user_code import USER_CODE, describe_error
-from flowengine.core.values import UNCHANGEABLE, FrozenDict, FrozenList, MixedList, describe_value, freeze
-from flowengine.engine.levels import Level, Unfinished, enter_level, history_of, result_of_level, store_of
-from flowengine.engine.ports import CalledOff, Ended, Park
-from flowengine.engine.scheduler import BodyError
-from flowengine.engine.tasks import meet_deadline
+from flowengine.core import (
+    UNCHANGEABLE,
+    USER_CODE,
+    Context,
+    Decided,
+    FrozenDict,
+    FrozenList,
+    MapBegan,
+    MapStopped,
+    MixedList,
+    NodeResult,
+    check_arguments,
+    describe_error,
+    describe_value,
+    freeze,
+)
+from flowengine.core.templating import excerpt
+from flowengine.engine import (
+    BodyError,
+    CalledOff,
+    Ended,
+    Level,
+    Park,
+    Unfinished,
+    enter_level,
+    history_of,
+    meet_deadline,
+    result_of_level,
+    store_of,
+)
 from flowengine.errors import (
     DefinitionError,
     FlowEngineError,
@@ -31,8 +51,6 @@ from flowengine.errors import (
 from flowengine.nodes.compiled_flow import ContainerNode
 from flowengine.nodes.node import FlowNode, NodeSettings, Testable, Value, check_least
 from flowengine.nodes.warm_start import begin_warm_start
-
-__all__ = ["MapNode"]
 
 # --- Many equal pieces of work, some at a time, begun in order
 

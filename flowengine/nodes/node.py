@@ -13,15 +13,8 @@ from dataclasses import dataclass, field
 from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Protocol, Self, TypedDict, cast, runtime_checkable
 
-from flowengine.core.argument_kinds import check_arguments
-from flowengine.core.budget import Budget, OnLimit
-from flowengine.core.context import Context, NodeResult
-from flowengine.core.node_traits import TRAITS
-from flowengine.core.run_scope import RunScope
-from flowengine.core.user_code import USER_CODE
-from flowengine.engine.graph import ON_ERROR, Edge, Join, Vertex
-from flowengine.engine.ports import Ended
-from flowengine.engine.scheduler import OnFailure
+from flowengine.core import TRAITS, USER_CODE, Budget, Context, NodeResult, OnLimit, RunScope, check_arguments
+from flowengine.engine import ON_ERROR, Edge, Ended, Join, OnFailure, Vertex
 from flowengine.errors import (
     CallRefusedError,
     DefinitionError,
@@ -37,22 +30,8 @@ from flowengine.errors import (
 )
 
 if TYPE_CHECKING:
-    from flowengine.models.open import DefaultModel
+    from flowengine.models import DefaultModel
     from flowengine.nodes.code_reading import CodeReading
-
-__all__ = [
-    "FlowNode",
-    "NodeLimits",
-    "NodeSettings",
-    "RetryPolicy",
-    "RunLimits",
-    "Testable",
-    "Value",
-    "check_call",
-    "check_least",
-    "check_result",
-    "work_out",
-]
 
 # --- Bounds of a run and of its parts, as data
 

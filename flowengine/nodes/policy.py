@@ -16,26 +16,34 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import anyio
 
-from flowengine.core.budget import Ledger, Spending
-from flowengine.core.cancellation import GRACE, is_being_cancelled, is_on_asyncio
-from flowengine.core.context import Context, NodeResult
-from flowengine.core.node_traits import TRAITS
-from flowengine.core.records import Decided, EffectDecided, Notice, ToolCall, Waited, tool_key
-from flowengine.core.records import Retry as RetryRecord
-from flowengine.core.user_code import USER_CODE, describe_error, is_failure
-from flowengine.core.values import describe_value
-from flowengine.engine.levels import timeout_error
-from flowengine.engine.ports import Ended, Known, Node, Skip
-from flowengine.engine.tasks import meet_deadline
-from flowengine.engine.view import NodeContext
+from flowengine.core import (
+    GRACE,
+    TRAITS,
+    USER_CODE,
+    Context,
+    Decided,
+    EffectDecided,
+    Ledger,
+    NodeResult,
+    Notice,
+    Spending,
+    ToolCall,
+    Waited,
+    describe_error,
+    describe_value,
+    is_being_cancelled,
+    is_failure,
+    is_on_asyncio,
+    tool_key,
+)
+from flowengine.core import Retry as RetryRecord
+from flowengine.engine import Ended, Known, Node, NodeContext, Skip, meet_deadline, timeout_error
 from flowengine.errors import LONGEST_WAIT, NodeTimeoutError, OverdueError, RunError, TemplateError, may_have_arrived
 from flowengine.nodes.abandonable_body import AbandonableBody
 from flowengine.nodes.node import FlowNode, NodeLimits, RetryPolicy, Testable, check_result, work_out
 
 if TYPE_CHECKING:
     from tenacity import RetryCallState
-
-__all__ = ["wrap_node"]
 
 N = TypeVar("N", bound=Node)
 

@@ -27,15 +27,9 @@ from weakref import WeakKeyDictionary
 
 import anyio
 
-from flowengine.agents.agent import Agent
-from flowengine.agents.evaluation import EvaluationAgent
-from flowengine.agents.routing import RoutingAgent
-from flowengine.core.context import Context, NodeResult
-from flowengine.core.records import Gateway, ModelCall, Notice, Reused, ToolCall
-from flowengine.core.values import freeze
-from flowengine.engine.ports import Ended, JournalStore, Known, Node
-from flowengine.engine.view import NodeContext
-from flowengine.engine.walk import Walk
+from flowengine.agents import Agent, EvaluationAgent, RoutingAgent
+from flowengine.core import Context, Gateway, ModelCall, NodeResult, Notice, Reused, ToolCall, freeze
+from flowengine.engine import Ended, JournalStore, Known, Node, NodeContext, Walk
 from flowengine.errors import InactiveError, NotJournalableError
 from flowengine.nodes.approval import ApprovalNode
 from flowengine.nodes.asking_node import AskingNode
@@ -46,8 +40,6 @@ from flowengine.nodes.gateway import CopyingGateway, InactiveGateway, Transcript
 from flowengine.nodes.node import FlowNode
 from flowengine.nodes.policy import wrap_node
 from flowengine.nodes.reuse_rules import Earlier, opening_keys
-
-__all__ = ["reusing"]
 
 CACHE: Final = "cache"
 """Under which kind results are kept beside the runs."""

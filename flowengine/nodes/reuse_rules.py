@@ -20,11 +20,14 @@ from functools import cached_property
 from typing import Any, Final, NamedTuple
 from weakref import WeakKeyDictionary
 
-from flowengine.core.context import EMPTY, NodeResult
-from flowengine.core.records import PREPARING, ModelCall, Reused, ToolCall
-from flowengine.engine.events import (
+from flowengine.core import EMPTY, PREPARING, ModelCall, NodeResult, Reused, ToolCall
+from flowengine.engine import (
+    Attempts,
+    Edge,
     Event,
+    Graph,
     NodeCancelled,
+    NodeContext,
     NodeFailed,
     NodeFinished,
     NodeRecorded,
@@ -32,18 +35,14 @@ from flowengine.engine.events import (
     NodeStarted,
     RunResumed,
     RunStarted,
+    Vertex,
+    Walk,
     patches_in,
     start_of,
 )
-from flowengine.engine.graph import Edge, Graph, Vertex
-from flowengine.engine.restoring import Attempts
-from flowengine.engine.view import NodeContext
-from flowengine.engine.walk import Walk
 from flowengine.errors import InputError, NotJournalableError, StoreCorruptError
 from flowengine.nodes.code_digest import ViewDigests, left_by, level_digest, views_of
 from flowengine.nodes.compiled_flow import CompiledFlow, file_path
-
-__all__ = ["Definitions", "Earlier", "Past", "opening_keys", "without_question"]
 
 # --- What the nodes of a run came to, by which definitions and with which calls
 

@@ -5,12 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
-from flowengine.agents.routing import RoutingAgent
-from flowengine.core.argument_kinds import check_arguments
-from flowengine.core.context import Context, NodeResult
-from flowengine.core.records import Decided
-from flowengine.core.user_code import USER_CODE
-from flowengine.core.values import find_label
+from flowengine.agents import RoutingAgent
+from flowengine.core import USER_CODE, Context, Decided, NodeResult, check_arguments, find_label
 from flowengine.errors import DefinitionError, did_you_mean
 from flowengine.nodes.asking_node import (
     AskingNode,
@@ -25,8 +21,6 @@ from flowengine.nodes.node import NodeSettings, Value
 
 if TYPE_CHECKING:
     pass
-
-__all__ = ["RoutingNode"]
 
 
 def _check_routes(agent: RoutingAgent, targets: Mapping[str, str | None], *, needs_all: bool) -> None:

@@ -9,23 +9,19 @@ from json import JSONDecodeError
 from pathlib import PurePath
 from typing import Any, Final, cast
 
-from flowengine.core.file_keeper import FileKeeper
-from flowengine.core.file_values import FileValue, RefusedFileError
-from flowengine.core.json_values import load_json
-from flowengine.core.media_types import allows_media_type
-from flowengine.core.values import brief_repr, describe_value, freeze, is_json_type, is_one_of
+from flowengine.core import (
+    FileKeeper,
+    FileValue,
+    RefusedFileError,
+    allows_media_type,
+    brief_repr,
+    describe_value,
+    freeze,
+    is_json_type,
+    is_one_of,
+    load_json,
+)
 from flowengine.errors import InputError, did_you_mean, names_fields, refuse_other_kind
-
-__all__ = [
-    "REQUIRED",
-    "InputField",
-    "checked_inputs",
-    "find_wrong_default",
-    "may_take_long",
-    "parse_text",
-    "refuse_paths",
-    "take_files",
-]
 
 _MOST_TOLD: Final = 20
 """Inputs that an error names, and values that one may have: there may be very many."""
@@ -120,7 +116,7 @@ def find_wrong_default(field: InputField) -> str | None:
 
 def _problem(field: InputField, value: Any) -> str | None:
     if field.schema is not None:
-        from flowengine.core.json_schema import find_misfits  # The library is slow to load, and few inputs have one.
+        from flowengine.core import find_misfits  # The library is slow to load, and few inputs have one.
 
         misfits = find_misfits(field.schema, value)
         return f"{misfits[0].message} at {misfits[0].path}" if misfits else None

@@ -7,20 +7,13 @@ from typing import Any, ClassVar, Protocol, Unpack, runtime_checkable
 
 import anyio.to_thread
 
-from flowengine.core.argument_kinds import check_arguments
-from flowengine.core.context import EMPTY, Context, NodeResult
-from flowengine.core.file_values import FileValue
-from flowengine.core.user_code import USER_CODE
-from flowengine.engine.levels import Unfinished, enter_level
-from flowengine.engine.ports import Ended
-from flowengine.engine.state import StateStore
+from flowengine.core import EMPTY, USER_CODE, Context, FileValue, NodeResult, check_arguments
+from flowengine.engine import Ended, StateStore, Unfinished, enter_level
 from flowengine.errors import DefinitionError, LimitError, refuse_other_kind
 from flowengine.nodes.compiled_flow import CompiledFlow, ContainerNode, outputs_of, partial_outputs_of
 from flowengine.nodes.function import explain_received
 from flowengine.nodes.node import NodeSettings, Value, work_out
 from flowengine.nodes.run_inputs import checked_inputs, may_take_long, refuse_paths, take_files
-
-__all__ = ["SubflowNode"]
 
 
 @runtime_checkable

@@ -9,18 +9,12 @@ from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack, cast
 
-from flowengine.agents.tools.function_tool import tool_of
-from flowengine.agents.tools.mcp.server_clients import ServerTool, check_library
-from flowengine.agents.tools.mcp.server_settings import header_values
-from flowengine.agents.tools.tool import ArgumentCheck, Tool, ToolResult, checking
-from flowengine.agents.tools.toolset import ApprovalRules
-from flowengine.core.context import Context, NodeResult
-from flowengine.core.json_values import write_json
-from flowengine.core.records import AwaitsPerson
-from flowengine.core.run_scope import RunScope
-from flowengine.engine.ports import Ended, Park
+from flowengine.agents.tools import ApprovalRules, ArgumentCheck, Tool, ToolResult, checking, tool_of
+from flowengine.agents.tools.mcp import ServerTool, check_library, header_values
+from flowengine.core import AwaitsPerson, Context, NodeResult, RunScope, write_json
+from flowengine.engine import Ended, Park
 from flowengine.errors import DefinitionError, RunError
-from flowengine.journal.replay import ASSUMED_DONE
+from flowengine.journal import ASSUMED_DONE
 from flowengine.nodes.code_digest import digest_handed
 from flowengine.nodes.function import is_async
 from flowengine.nodes.gateway import tool_gateway_of
@@ -28,8 +22,6 @@ from flowengine.nodes.node import Effect, FlowNode, NodeSettings, Value, work_ou
 
 if TYPE_CHECKING:
     from collections.abc import Collection
-
-__all__ = ["ToolNode"]
 
 
 class ToolNode(FlowNode):

@@ -7,10 +7,7 @@ from __future__ import annotations
 
 import anyio
 
-from flowengine.core.context import Context
-from flowengine.core.run_scope import RunScope
-
-__all__ = ["WarmStart", "begin_warm_start", "find_warm_start"]
+from flowengine.core import Context, RunScope
 
 
 class WarmStart:

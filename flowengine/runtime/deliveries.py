@@ -13,16 +13,11 @@ from typing import Final, TypeVar
 
 import anyio
 
-from flowengine.core.records import Notified
-from flowengine.core.run_scope import RunScope
-from flowengine.engine.events import Event, NodeRecorded
-from flowengine.engine.ports import Journal
+from flowengine.core import Notified, RunScope
+from flowengine.engine import Event, Journal, NodeRecorded
 from flowengine.errors import JournalError
-from flowengine.journal.approvals import Mail, told_last
-from flowengine.journal.stores import commit_events
-from flowengine.nodes.compiled_flow import Notifier, QuestionDelivery
-
-__all__ = ["Deliveries", "next_try"]
+from flowengine.journal import Mail, commit_events, told_last
+from flowengine.nodes import Notifier, QuestionDelivery
 
 T = TypeVar("T")
 

@@ -7,17 +7,11 @@ from functools import partial
 
 import anyio
 
-from flowengine.core.budget import Spending
-from flowengine.core.context import RunStatus
-from flowengine.core.records import ModelCall, usage_of
-from flowengine.engine.events import Event, NodeRecorded, RunFinished, RunStarted
-from flowengine.engine.ports import Journal, JournalStore
-from flowengine.engine.restoring import add_up_spending
-from flowengine.journal.stores import Listener, TeeJournal, tell_events
+from flowengine.core import ModelCall, RunStatus, Spending, usage_of
+from flowengine.engine import Event, Journal, JournalStore, NodeRecorded, RunFinished, RunStarted, add_up_spending
+from flowengine.journal import Listener, TeeJournal, tell_events
 from flowengine.runtime.run import Run
 from flowengine.runtime.run_feed import RunFeed
-
-__all__ = ["DrivenRun"]
 
 
 class DrivenRun:

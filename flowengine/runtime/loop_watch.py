@@ -20,8 +20,6 @@ from traceback import walk_stack
 from types import FrameType
 from typing import Any, Final, NamedTuple, cast
 
-__all__ = ["LIMIT", "LoopHold", "watch_this_loop"]
-
 LIMIT: Final = 0.1
 """Seconds that one piece of work may keep an event loop from everything else."""
 _PAUSE: Final = 0.01

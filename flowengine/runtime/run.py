@@ -11,13 +11,24 @@ from functools import cached_property
 from math import ceil
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
-from flowengine.core.argument_kinds import check_arguments
-from flowengine.core.budget import Budget, Ledger
-from flowengine.core.context import EMPTY, Context, EvaluationResult, NodeStatus, RoutingResult, RunStatus, SkipCause
-from flowengine.core.records import Reused
-from flowengine.engine.events import (
+from flowengine.core import (
+    EMPTY,
+    Budget,
+    Context,
+    EvaluationResult,
+    Ledger,
+    NodeStatus,
+    Reused,
+    RoutingResult,
+    RunStatus,
+    SkipCause,
+    check_arguments,
+)
+from flowengine.engine import (
     ErrorInfo,
     Event,
+    FinalContext,
+    Journal,
     NodeCancelled,
     NodeFailed,
     NodeFinished,
@@ -28,10 +39,8 @@ from flowengine.engine.events import (
     RunResumed,
     RunStarted,
     TokenStreamed,
+    Walk,
 )
-from flowengine.engine.ports import Journal
-from flowengine.engine.view import FinalContext
-from flowengine.engine.walk import Walk
 from flowengine.errors import (
     DefinitionError,
     InputError,
@@ -41,29 +50,13 @@ from flowengine.errors import (
     did_you_mean,
     refuse_other_kind,
 )
-from flowengine.journal.run_lookup import check_labels
-from flowengine.journal.stores import check_run_id
-from flowengine.nodes.compiled_flow import CompiledFlow
-from flowengine.nodes.node import RunLimits
+from flowengine.journal import check_labels, check_run_id
+from flowengine.nodes import CompiledFlow, RunLimits
 from flowengine.runtime.sessions import check_session_name
 from visualize.drawable import Drawable
 
 if TYPE_CHECKING:
     from visualize.picture import Picture, PictureNode
-
-__all__ = [
-    "DEFAULTS",
-    "Live",
-    "NodeRun",
-    "Run",
-    "RunOptions",
-    "chosen_limits",
-    "describe_picture",
-    "higher_limit",
-    "limits_under",
-    "settings_of",
-    "unheard",
-]
 
 # --- What callers choose
 

@@ -15,13 +15,11 @@ from typing import Final, TypeAlias
 import anyio
 from anyio.abc import TaskGroup
 
-from flowengine.engine.ports import JournalStore
+from flowengine.engine import JournalStore
 from flowengine.errors import FlowEngineError, RunError
 from flowengine.runtime.driven_run import DrivenRun
 from flowengine.runtime.run import Run
 from flowengine.runtime.run_feed import RunFeed
-
-__all__ = ["Admission", "OverloadedError", "RunDriver", "StoppingError", "Work"]
 
 _FIRST_GUESS: Final = 2.0
 """Seconds that a run takes, before any has ended."""

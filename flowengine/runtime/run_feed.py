@@ -13,11 +13,8 @@ from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 import anyio
 
-from flowengine.engine.events import Event, NodeCancelled, NodeFailed, NodeFinished, TokenStreamed
-from flowengine.journal.live_texts import LiveTexts
-from flowengine.journal.stores import copy_for_listener
-
-__all__ = ["FeedPlace", "Followed", "RunFeed"]
+from flowengine.engine import Event, NodeCancelled, NodeFailed, NodeFinished, TokenStreamed
+from flowengine.journal import LiveTexts, copy_for_listener
 
 Followed: TypeAlias = "tuple[int | None, Event | TokenStreamed]"
 """Position in the journal and event; what no journal has is without a position."""

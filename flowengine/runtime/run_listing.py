@@ -11,18 +11,28 @@ from itertools import islice
 from time import monotonic
 from typing import Final
 
-from flowengine.core.context import EMPTY
-from flowengine.engine.ports import JournalStore, RunInfo
+from flowengine.core import EMPTY
+from flowengine.engine import JournalStore, RunInfo
 from flowengine.errors import JournalError, RunNotFoundError, StoreCorruptError, StoreVersionError
-from flowengine.journal.approvals import may_answer
-from flowengine.journal.run_digest import DigestBuilder, RunDigest, RunNotes, Search, parse_search, session_name
-from flowengine.journal.run_index import ListedRuns, RunIndex, RunLine, RunsAsked, run_index_of
-from flowengine.journal.run_lookup import RunQuery, storable
-from flowengine.journal.run_notes import all_notes
-from flowengine.journal.value_types import only_looking
-from flowengine.runtime.queue.run_positions import queued_runs
-
-__all__ = ["RunLister"]
+from flowengine.journal import (
+    DigestBuilder,
+    ListedRuns,
+    RunDigest,
+    RunIndex,
+    RunLine,
+    RunNotes,
+    RunQuery,
+    RunsAsked,
+    Search,
+    all_notes,
+    may_answer,
+    only_looking,
+    parse_search,
+    run_index_of,
+    session_name,
+    storable,
+)
+from flowengine.runtime.queue import queued_runs
 
 _MOST_EVENTS: Final = 20_000
 """Events that are read for the digests of one page."""

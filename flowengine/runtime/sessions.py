@@ -10,21 +10,14 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from flowengine.agents.typed_contexts.data_changes import apply_change, are_at_odds, describe_change
-from flowengine.core.run_scope import Fence
-from flowengine.core.values import copy_mutable, freeze
-from flowengine.engine.events import RunStarted
-from flowengine.engine.ports import JournalStore
-from flowengine.engine.state_view import KeptView
-from flowengine.engine.view import FinalContext
-from flowengine.engine.walk import Walk
+from flowengine.agents.typed_contexts import apply_change, are_at_odds, describe_change
+from flowengine.core import Fence, copy_mutable, freeze
+from flowengine.engine import FinalContext, JournalStore, KeptView, RunStarted, Walk
 from flowengine.errors import InputError, StateError, refuse_other_kind
-from flowengine.nodes.compiled_flow import CompiledFlow
+from flowengine.nodes import CompiledFlow
 
 if TYPE_CHECKING:
-    from flowengine.agents.typed_contexts.typed import TypedContext
-
-__all__ = ["check_session_name", "leave_behind", "load_session"]
+    from flowengine.agents.typed_contexts import TypedContext
 
 _LOGGER: Final = logging.getLogger("flowengine.sessions")
 LONGEST: Final = 1000
@@ -55,7 +48,7 @@ def load_session(plan: CompiledFlow, store: JournalStore, session: str) -> Mappi
 
     That no agent of the flow shows or keeps any of it is told before anything runs.
     """
-    from flowengine.nodes.agent_steps import keeps_talk
+    from flowengine.nodes import keeps_talk
 
     if not keeps_talk(plan.all_nodes.values()):
         _LOGGER.warning(
@@ -68,8 +61,8 @@ def load_session(plan: CompiledFlow, store: JournalStore, session: str) -> Mappi
     values.pop(_SAVED, None)
     if "conversation" not in values:
         return freeze(values)
-    from flowengine.agents.context.conversation import ConversationHistoryProvider
-    from flowengine.nodes.agent_steps import providers_of
+    from flowengine.agents.context import ConversationHistoryProvider
+    from flowengine.nodes import providers_of
 
     providers = providers_of(plan.all_nodes.values())
     limits = [each.max_items for each in providers if isinstance(each, ConversationHistoryProvider)]
@@ -87,7 +80,7 @@ async def leave_behind(
     is asked first, so that nothing is left of a run that another goes on with. Returned is what could not be kept,
     and why.
     """
-    from flowengine.nodes.agent_steps import providers_of  # Few flows leave anything.
+    from flowengine.nodes import providers_of  # Few flows leave anything.
 
     session = started.settings.get("session")
     kept_values = FinalContext(walk).runtime.kept
@@ -97,7 +90,7 @@ async def leave_behind(
         await fence()
     problems: Sequence[str] = ()
     if "memory" in kept_values:
-        from flowengine.agents.context.kept_memories import keep_for_good  # Fewer remember anything for good.
+        from flowengine.agents.context import keep_for_good  # Fewer remember anything for good.
 
         problems = await keep_for_good(kept_values, providers_of(plan.all_nodes.values()))
     if session is not None:
@@ -113,7 +106,7 @@ def _save(
     walk: Walk,
     all_kept: Mapping[str, Any],
 ) -> None:
-    from flowengine.nodes.agent_steps import contexts_of
+    from flowengine.nodes import contexts_of
 
     began_with, node = started.kept, str(started.settings.get("from"))
     contexts = [*contexts_of(plan.all_nodes.values())]
@@ -149,7 +142,7 @@ def _save(
 
 def _data_of(values: Mapping[str, Any], contexts: Iterable[TypedContext[Any]]) -> dict[str, Any]:
     """Returns the kept values, with the data of contexts in the place of the changes that are added up to them."""
-    from flowengine.agents.typed_contexts.manager import CHANGES_OF, ContextManager
+    from flowengine.agents.typed_contexts import CHANGES_OF, ContextManager
 
     data = {name: value for name, value in values.items() if not name.startswith(CHANGES_OF)}
     for each in contexts:

@@ -18,11 +18,9 @@ from typing import Any, Final
 
 import anyio
 
-from flowengine.engine.ports import JournalStore
+from flowengine.engine import JournalStore
 from flowengine.errors import RunBusyError, StoreUnavailableError
-from flowengine.journal.stores import now_of
-
-__all__ = ["born_at", "hold_set"]
+from flowengine.journal import now_of
 
 _KIND: Final = "rows.held"
 _BEAT: Final = 10.0

@@ -11,29 +11,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from difflib import unified_diff
 from typing import Any, NamedTuple, TypeAlias, cast
 
-from flowengine.agents.standalone import run_sync
-from flowengine.core.context import RoutingResult
-from flowengine.core.json_values import to_json_value
-from flowengine.core.records import ModelCall
-from flowengine.core.values import is_map
-from flowengine.engine.events import NodeFinished, NodeRecorded
+from flowengine.agents import run_sync
+from flowengine.core import ModelCall, RoutingResult, is_map, to_json_value
+from flowengine.engine import NodeFinished, NodeRecorded
 from flowengine.errors import ApprovalError, DefinitionError, Diagnostic, FlowError, InputError
 from flowengine.flow import Flow
-from flowengine.flowfile.yaml.positions import KeyPath
-from flowengine.journal.approvals import answer, open_questions
-from flowengine.journal.memory import MemoryStore
-from flowengine.models.messages import ToolRequest
-from flowengine.models.model import estimate_tokens
-from flowengine.nodes.compiled_flow import file_path
-from flowengine.runtime.run import Run
+from flowengine.flowfile.yaml import KeyPath
+from flowengine.journal import MemoryStore, answer, open_questions
+from flowengine.models import ToolRequest, estimate_tokens
+from flowengine.nodes import file_path
+from flowengine.runtime import Run
 from flowengine.testing.cassette import Cassette
 from flowengine.testing.fakes import Fakes
 from flowengine.testing.flowtest import ApprovalAnswer, ExpectSpec, FlowCaseSpec, FlowTest, Matcher
 from flowengine.testing.modes import Mode
 from flowengine.testing.path import describe_fate, describe_path_difference
 from flowengine.testing.scripted_answers import Script
-
-__all__ = ["CaseFinding", "find_unmet", "line_of", "run_case"]
 
 # --- Claims and what the run did
 

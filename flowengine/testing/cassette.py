@@ -16,21 +16,25 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Final
 
-from flowengine.agents.model_environment import open_model
-from flowengine.agents.prompt.prompt import schema_text
-from flowengine.agents.settings import CallSettings, ModelChoice
+from flowengine.agents import CallSettings, ModelChoice, open_model
+from flowengine.agents.prompt import schema_text
 from flowengine.errors import ModelConfigError, PermanentModelError
 from flowengine.flow import Flow
-from flowengine.models.definitions import ModelDefinition, find_meaning
-from flowengine.models.model import Model, Reply, Request, stream_whole, supports_schema
-from flowengine.models.open import default_model
-from flowengine.models.outbound import allow_requests
-from flowengine.models.wrappers.retrying import RetryingModel
+from flowengine.models import (
+    Model,
+    ModelDefinition,
+    Reply,
+    Request,
+    allow_requests,
+    default_model,
+    find_meaning,
+    stream_whole,
+    supports_schema,
+)
+from flowengine.models.wrappers import RetryingModel
 from flowengine.testing.cassette_file import Call, format_request, read_cassette, write_cassette
 from flowengine.testing.model_overrides import ModelSlot, with_models
 from flowengine.testing.modes import Mode, choose_mode
-
-__all__ = ["Cassette", "CassetteMismatchError"]
 
 # --- The error of a call without an answer
 

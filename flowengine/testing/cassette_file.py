@@ -14,27 +14,25 @@ from typing import Any, Final, Literal
 
 from pydantic import Field
 
-from flowengine.core.file_values import FileValue
-from flowengine.core.output_file import tells_refusals, write_output
-from flowengine.core.records import PREPARING, ModelCall
-from flowengine.engine.events import Event, NodeRecorded, RunStarted
+from flowengine.core import PREPARING, FileValue, ModelCall, tells_refusals, write_output
+from flowengine.engine import Event, NodeRecorded, RunStarted
 from flowengine.errors import FlowError, StoreVersionError
-from flowengine.flowfile.schema.fields import Keys
-from flowengine.flowfile.yaml.dump import to_yaml
-from flowengine.journal.replay import reply_of
-from flowengine.models.messages import Message, Role, ToolRequest, as_dict
-from flowengine.models.model import Reply, Request, TokenUsage, as_json, plain_request, request_of
+from flowengine.flowfile.schema import Keys
+from flowengine.flowfile.yaml import to_yaml
+from flowengine.journal import reply_of
+from flowengine.models import (
+    Message,
+    Reply,
+    Request,
+    Role,
+    TokenUsage,
+    ToolRequest,
+    as_dict,
+    as_json,
+    plain_request,
+    request_of,
+)
 from flowengine.testing.yaml_file import read_yaml
-
-__all__ = [
-    "Call",
-    "CassetteError",
-    "cassette_text",
-    "format_request",
-    "read_cassette",
-    "recorded_calls",
-    "write_cassette",
-]
 
 _FILE_HEAD: Final = """\
 # Answers of models, recorded by FlowEngine and played back by tests. Each answers the request above it.

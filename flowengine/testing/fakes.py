@@ -15,29 +15,26 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast
 
-from flowengine.agents.agent import Agent
-from flowengine.agents.tool_loop import Bringer, ToolLoop
-from flowengine.agents.tooling import Tooling
-from flowengine.agents.tools.mcp.server_clients import ServerTool
-from flowengine.agents.tools.mcp.server_settings import McpServer
-from flowengine.agents.tools.tool import Tool, ToolResult
-from flowengine.agents.tools.toolset import ToolSet
-from flowengine.core.locale import Messages
-from flowengine.core.secret_values import Secrets
+from flowengine.agents import Agent, Bringer, Tooling, ToolLoop
+from flowengine.agents.tools import Tool, ToolResult, ToolSet
+from flowengine.agents.tools.mcp import McpServer, ServerTool
+from flowengine.core import Messages, Secrets
 from flowengine.errors import DefinitionError, RunError, did_you_mean
 from flowengine.flow import Flow
-from flowengine.models.messages import Message
-from flowengine.models.model import Request
-from flowengine.nodes.agent import AgentNode
-from flowengine.nodes.code_script import CodeNode
-from flowengine.nodes.condition import ConditionNode
-from flowengine.nodes.evaluation_node import EvaluationNode
-from flowengine.nodes.function import FunctionNode
-from flowengine.nodes.http_call import HttpNode
-from flowengine.nodes.http_request import Answer, HttpRequest
-from flowengine.nodes.http_sender import SentAnswer
-from flowengine.nodes.node import FlowNode
-from flowengine.nodes.tool_call import ToolNode
+from flowengine.models import Message, Request
+from flowengine.nodes import (
+    AgentNode,
+    Answer,
+    CodeNode,
+    ConditionNode,
+    EvaluationNode,
+    FlowNode,
+    FunctionNode,
+    HttpNode,
+    HttpRequest,
+    SentAnswer,
+    ToolNode,
+)
 from flowengine.testing.model_overrides import replace_agent, replace_nodes
 
 __all__ = [

@@ -25,23 +25,16 @@ from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias, cast
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from flowengine.core.context import RunStatus
-from flowengine.core.values import is_map
+from flowengine.core import RunStatus, is_map
 from flowengine.errors import Diagnostic, FlowError, did_you_mean
 from flowengine.flow import Flow
-from flowengine.flowfile.schema.fields import Keys, Maybe, format_found, refuse
-from flowengine.flowfile.yaml.positions import KeyPath, SourceText
-from flowengine.nodes.agent import AgentNode
-from flowengine.nodes.approval import ApprovalNode
-from flowengine.nodes.compiled_flow import file_path
-from flowengine.nodes.node import FlowNode
-from flowengine.nodes.tool_call import ToolNode
+from flowengine.flowfile.schema import Keys, Maybe, format_found, refuse
+from flowengine.flowfile.yaml import KeyPath, SourceText
+from flowengine.nodes import AgentNode, ApprovalNode, FlowNode, ToolNode, file_path
 from flowengine.testing.fakes import Fake, brings_tools, function_names, request_names, server_names, tool_names
 from flowengine.testing.model_overrides import seat_names
 from flowengine.testing.path import Step, names_of
 from flowengine.testing.yaml_file import read_yaml
-
-__all__ = ["SUFFIX", "ExpectSpec", "FlowCaseSpec", "FlowTest", "FlowTestError", "Matcher", "load_flowtest"]
 
 SUFFIX: Final = ".flowtest.yaml"
 

@@ -12,27 +12,12 @@ from copy import copy
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar, cast
 
-from flowengine.agents.agent import Agent
-from flowengine.agents.evaluation import EvaluationAgent
-from flowengine.agents.routing import RoutingAgent
-from flowengine.agents.settings import CallSettings
-from flowengine.core.context import Context
+from flowengine.agents import Agent, CallSettings, EvaluationAgent, RoutingAgent
+from flowengine.core import Context
 from flowengine.flow import Flow
-from flowengine.models.model import Model
-from flowengine.models.wrappers.retrying import RetryingModel
-from flowengine.nodes.asking_node import AskingNode, Templated
-from flowengine.nodes.compiled_flow import ContainerNode
-from flowengine.nodes.evaluation_node import EvaluationNode
-from flowengine.nodes.node import FlowNode
-from flowengine.nodes.policy import wrap_node
-
-__all__ = [
-    "ModelSlot",
-    "replace_agent",
-    "replace_nodes",
-    "seat_names",
-    "with_models",
-]
+from flowengine.models import Model
+from flowengine.models.wrappers import RetryingModel
+from flowengine.nodes import AskingNode, ContainerNode, EvaluationNode, FlowNode, Templated, wrap_node
 
 # --- Replaced nodes and agents
 

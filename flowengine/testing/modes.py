@@ -7,8 +7,6 @@ from typing import Final, Literal, TypeAlias, get_args
 
 from flowengine.errors import DefinitionError, did_you_mean
 
-__all__ = ["MODES", "VARIABLE", "Mode", "choose_mode"]
-
 Mode: TypeAlias = Literal["none", "once", "new", "all"]
 """`none` plays only; `once` records where there is no file; `new` records what the file lacks; `all` records anew."""
 

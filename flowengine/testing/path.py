@@ -9,11 +9,11 @@ from collections.abc import Collection, Iterator, Sequence
 from difflib import ndiff
 from typing import Any, Final, TypeAlias, cast
 
-from flowengine.core.context import SkipCause
-from flowengine.engine.events import Event, NodeFinished, RunStarted
+from flowengine.core import SkipCause
+from flowengine.engine import Event, NodeFinished, RunStarted
 from flowengine.errors import did_you_mean
-from flowengine.nodes.compiled_flow import file_path
-from flowengine.runtime.run import Run
+from flowengine.nodes import file_path
+from flowengine.runtime import Run
 
 __all__ = ["Step", "assert_path", "assert_skipped", "describe_fate", "describe_path_difference", "names_of"]
 

@@ -15,16 +15,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from flowengine.models.outbound import VARIABLE as REQUESTS
+from flowengine.models import VARIABLE as REQUESTS
 from flowengine.testing.modes import MODES
 
 if TYPE_CHECKING:
-    from flowengine.models.scripted import ScriptedModel
+    from flowengine.models import ScriptedModel
     from flowengine.testing.cases import CaseFinding
     from flowengine.testing.cassette import Cassette
     from flowengine.testing.flowtest import FlowTest
-
-__all__ = ["FlowTestFile", "FlowTestItem"]
 
 _SUFFIX: Final = ".flowtest.yaml"
 _FORBIDDEN: Final = pytest.StashKey[bool]()
@@ -73,7 +71,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
 @pytest.fixture
 def scripted_model() -> type[ScriptedModel]:
     """`scripted_model([...])`, `scripted_model({...})`: a model that answers from a script."""
-    from flowengine.models.scripted import ScriptedModel
+    from flowengine.models import ScriptedModel
 
     return ScriptedModel
 

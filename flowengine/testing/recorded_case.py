@@ -13,13 +13,21 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
-from flowengine.agents.tools.tool import Tool
-from flowengine.core.context import EMPTY
-from flowengine.core.file_values import find_files
-from flowengine.core.json_values import dumps, to_json_value
-from flowengine.core.records import PREPARING, Answered, ModelCall, Retry, ToolCall, question_path
-from flowengine.core.values import is_map
-from flowengine.engine.events import (
+from flowengine.agents.tools import Tool
+from flowengine.core import (
+    EMPTY,
+    PREPARING,
+    Answered,
+    ModelCall,
+    Retry,
+    ToolCall,
+    dumps,
+    find_files,
+    is_map,
+    question_path,
+    to_json_value,
+)
+from flowengine.engine import (
     Event,
     NodeFailed,
     NodeFinished,
@@ -31,18 +39,12 @@ from flowengine.engine.events import (
 )
 from flowengine.errors import InputError
 from flowengine.flow import Flow
-from flowengine.flowfile.yaml.dump import to_yaml
-from flowengine.journal.run_export import mask_events
-from flowengine.nodes.agent import AgentNode
-from flowengine.nodes.compiled_flow import file_path
-from flowengine.nodes.function import FunctionNode
-from flowengine.nodes.http_call import HttpNode
-from flowengine.nodes.tool_call import ToolNode
-from flowengine.runtime.run import settings_of
+from flowengine.flowfile.yaml import to_yaml
+from flowengine.journal import mask_events
+from flowengine.nodes import AgentNode, FunctionNode, HttpNode, ToolNode, file_path
+from flowengine.runtime import settings_of
 from flowengine.testing.fakes import Fake, server_names
 from flowengine.testing.model_overrides import seat_names
-
-__all__ = ["MadeTest", "make_row", "make_test", "name_columns"]
 
 
 class MadeTest(NamedTuple):

@@ -13,11 +13,20 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, TypeAlias, cast
 
-from flowengine.agents.settings import CallSettings
+from flowengine.agents import CallSettings
 from flowengine.errors import DefinitionError, did_you_mean
 from flowengine.flow import Flow
-from flowengine.models.model import Finish, Model, PassThroughModel, Reply, Request
-from flowengine.models.scripted import Answer, ScriptedModel, UnscriptedCallError, format_prompt
+from flowengine.models import (
+    Answer,
+    Finish,
+    Model,
+    PassThroughModel,
+    Reply,
+    Request,
+    ScriptedModel,
+    UnscriptedCallError,
+    format_prompt,
+)
 from flowengine.testing.model_overrides import ModelSlot, seat_names, with_models
 
 __all__ = ["NodeAnswers", "Script", "scripted"]

@@ -13,14 +13,10 @@ from typing import Any, Final, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from flowengine.core.flow_paths import open_regular
-from flowengine.core.values import is_map
+from flowengine.core import is_map, open_regular
 from flowengine.errors import Diagnostic, FlowError, did_you_mean
-from flowengine.flowfile.translate import Problem, problems_of
-from flowengine.flowfile.yaml.parser import decode, parse_yaml
-from flowengine.flowfile.yaml.positions import KeyPath, SourceText
-
-__all__ = ["read_yaml"]
+from flowengine.flowfile import Problem, problems_of
+from flowengine.flowfile.yaml import KeyPath, SourceText, decode, parse_yaml
 
 M = TypeVar("M", bound=BaseModel)
 

@@ -4,3 +4,7 @@ One service starts, follows, answers and ends runs; the viewer, the HTTP API, Op
 and webhooks are ways to it. Begin with `app` (the viewer) and `serving_app` (flows for other programs): each puts its
 parts together. Needs the extras `ui` or `serve` (`flowengine.version`).
 """
+
+from flowengine.core.lazy_face import open_face
+
+__getattr__, __dir__ = open_face(__name__, __file__)

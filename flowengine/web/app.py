@@ -19,26 +19,36 @@ from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
 
-from flowengine.engine.ports import Durability
+from flowengine.engine import Durability
 from flowengine.flow import Flow
-from flowengine.journal.stores import AnyStore, as_store
-from flowengine.web.api.api import make_api_routes
-from flowengine.web.gate.doors import TokenDoor
-from flowengine.web.gate.gate import Gate
-from flowengine.web.gate.problems import ProblemError, problem_response, tell_allowed
-from flowengine.web.gate.requests import ServerParts
-from flowengine.web.gate.safety import LOOPBACK, AccessKeys, Hosts, TokenRule, make_token
-from flowengine.web.pages.action_handlers import make_handlers
-from flowengine.web.pages.answer_links import AnswerDesk, make_answer_routes
-from flowengine.web.pages.case_pages import CASE_LINK, make_case_routes
-from flowengine.web.pages.eval_pages import make_eval_routes
-from flowengine.web.pages.pages import make_page_routes
-from flowengine.web.pages.playground_pages import make_playground_routes
-from flowengine.web.pages.run_actions import OnceTable
-from flowengine.web.service.flow_catalog import Library
-from flowengine.web.service.library_runs import LibraryRuns
-from flowengine.web.service.run_cache import RunCache
-from visualize.viewer.html import runs_url
+from flowengine.journal import AnyStore, as_store
+from flowengine.web.api import make_api_routes
+from flowengine.web.gate import (
+    LOOPBACK,
+    AccessKeys,
+    Gate,
+    Hosts,
+    ProblemError,
+    ServerParts,
+    TokenDoor,
+    TokenRule,
+    make_token,
+    problem_response,
+    tell_allowed,
+)
+from flowengine.web.pages import (
+    CASE_LINK,
+    AnswerDesk,
+    OnceTable,
+    make_answer_routes,
+    make_case_routes,
+    make_eval_routes,
+    make_handlers,
+    make_page_routes,
+    make_playground_routes,
+)
+from flowengine.web.service import Library, LibraryRuns, RunCache
+from visualize.viewer import runs_url
 
 __all__ = ["make_app", "stop"]
 

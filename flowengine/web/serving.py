@@ -26,8 +26,6 @@ from uvicorn.server import HANDLED_SIGNALS
 from flowengine.errors import FlowEngineError, RunError
 from flowengine.web.app import stop
 
-__all__ = ["ConnectionLimits", "address_of", "listen", "make_config", "serve"]
-
 # --- Limits of a connection
 
 

@@ -24,30 +24,27 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from flowengine.engine.ports import Durability
+from flowengine.engine import Durability
 from flowengine.flow import Flow
-from flowengine.flowfile.project.project import Project
-from flowengine.journal.stores import AnyStore, as_store
-from flowengine.models.dotenv import read_environment
-from flowengine.runtime.run_driver import Admission
-from flowengine.web.api.flow_routes import make_flow_routes
-from flowengine.web.api.http_answers import error_response
-from flowengine.web.api.operations import make_health_routes
-from flowengine.web.api.serving_metrics import ServingMetrics
-from flowengine.web.api.serving_parts import MountedRoutes, ServingParts
-from flowengine.web.gate.api_keys import KeyRing
-from flowengine.web.gate.doors import KeyDoor
-from flowengine.web.gate.gate import Gate
-from flowengine.web.gate.problems import ProblemError, tell_allowed
-from flowengine.web.gate.safety import ANSWERS, LOOPBACK, Hosts
-from flowengine.web.hooks.callbacks import CallbackSender
-from flowengine.web.hooks.webhooks import make_webhook_routes
-from flowengine.web.mcp.mcp_routes import make_mcp_routes
-from flowengine.web.openai.openai_routes import make_openai_routes
-from flowengine.web.pages.answer_links import AnswerDesk, make_answer_routes
-from flowengine.web.service.flow_service import FlowService
-from flowengine.web.service.scheduled_runs import make_ticker
-from flowengine.web.streams.stream_routes import make_stream_routes
+from flowengine.flowfile.project import Project
+from flowengine.journal import AnyStore, as_store
+from flowengine.models import read_environment
+from flowengine.runtime import Admission
+from flowengine.web.api import (
+    MountedRoutes,
+    ServingMetrics,
+    ServingParts,
+    error_response,
+    make_flow_routes,
+    make_health_routes,
+)
+from flowengine.web.gate import ANSWERS, LOOPBACK, Gate, Hosts, KeyDoor, KeyRing, ProblemError, tell_allowed
+from flowengine.web.hooks import CallbackSender, make_webhook_routes
+from flowengine.web.mcp import make_mcp_routes
+from flowengine.web.openai import make_openai_routes
+from flowengine.web.pages import AnswerDesk, make_answer_routes
+from flowengine.web.service import FlowService, make_ticker
+from flowengine.web.streams import make_stream_routes
 
 __all__ = ["make_serving_app"]
 

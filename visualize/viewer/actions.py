@@ -12,34 +12,14 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
-from flowengine.core.file_values import FileValue
-from flowengine.core.records import ModelCall
-from flowengine.engine.events import Event, NodeRecorded
+from flowengine.core import FileValue, ModelCall
+from flowengine.engine import Event, NodeRecorded
 from visualize.plain import compact, format_value, jsonable
 from visualize.viewer.forms import Acting, form, make_label
 from visualize.viewer.html import Child, Markup, action_url, element, run_url
 from visualize.viewer.page import page
 from visualize.viewer.parts import fold, note
 from visualize.viewer.reading import Reading
-
-__all__ = [
-    "LIMIT_OPTIONS",
-    "LONG_VALUE",
-    "ActionField",
-    "ActionForm",
-    "FieldKind",
-    "RunAction",
-    "action_page",
-    "action_section",
-    "command_line",
-    "compose_command",
-    "group_fields",
-    "input_option",
-    "list_node_actions",
-    "list_run_actions",
-    "top_node",
-    "write_text",
-]
 
 LIMIT_OPTIONS: Final[Mapping[str, str]] = {
     "cost_usd": "--max-cost",

@@ -8,13 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from flowengine.core.records import REFUSE, ApprovalRequested
+from flowengine.core import REFUSE, ApprovalRequested
 from visualize.viewer.forms import answer_fields
 from visualize.viewer.html import element
 from visualize.viewer.page import bare_page
 from visualize.viewer.parts import clock, facts, note, value
-
-__all__ = ["AskedFor", "answer_page", "told_page"]
 
 _PAGE: Final = "A question"
 

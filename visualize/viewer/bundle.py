@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
-from flowengine.core.masking.masker import Masker
-from flowengine.engine.ports import JournalStore, RunInfo
+from flowengine.core.masking import Masker
+from flowengine.engine import JournalStore, RunInfo
 from flowengine.errors import JournalError
-from flowengine.journal.blob_owners import blobs_of
-from flowengine.journal.run_export import mask_events, masked_notes
-from flowengine.journal.run_index import RunLine, digest_of, run_index_of
-from flowengine.journal.run_lookup import labels_of
-from flowengine.journal.run_notes import notes_of
-from flowengine.journal.value_types import only_looking
+from flowengine.journal import (
+    RunLine,
+    blobs_of,
+    digest_of,
+    labels_of,
+    mask_events,
+    masked_notes,
+    notes_of,
+    only_looking,
+    run_index_of,
+)
 from visualize.viewer.html import Markup, element, whole
 from visualize.viewer.notes import RunAbout
 from visualize.viewer.page import file_page
@@ -21,8 +26,6 @@ from visualize.viewer.parts import Embedded, badge_text
 from visualize.viewer.reading import Reading
 from visualize.viewer.run import export_page, export_parts, name_run
 from visualize.viewer.runs import file_list
-
-__all__ = ["run_file", "runs_file"]
 
 _HERE: Final = Markup("<!--the runs of this file-->")
 

@@ -12,7 +12,7 @@ from itertools import combinations
 from shlex import quote
 from typing import Any, Final
 
-from flowengine.core.records import cost_text, seconds_text
+from flowengine.core import cost_text, seconds_text
 from visualize.plain import format_value, jsonable
 from visualize.progress import NodeRow
 from visualize.run_difference import (
@@ -33,8 +33,6 @@ from visualize.viewer.overlay import overlay_markup
 from visualize.viewer.page import file_page, page
 from visualize.viewer.parts import badge, clock, difference, fold, format_cost, note, table, took, value
 from visualize.viewer.reading import Reading
-
-__all__ = ["compare_page"]
 
 _MAX_DRAWN: Final = 300
 """Nodes of a graph that is drawn here."""

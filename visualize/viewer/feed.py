@@ -36,16 +36,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from flowengine.core.records import (
-    ApprovalRequested,
-    Decided,
-    ModelCall,
-    Receipt,
-    RoundEnded,
-    ToolCall,
-    seconds_text,
-)
-from flowengine.engine.events import (
+from flowengine.core import ApprovalRequested, Decided, ModelCall, Receipt, RoundEnded, ToolCall, seconds_text
+from flowengine.engine import (
     ErrorInfo,
     Event,
     NodeFailed,
@@ -59,8 +51,6 @@ from flowengine.engine.events import (
 from visualize.plain import brief, compact, format_value
 from visualize.viewer.html import whole
 from visualize.why import explain_decision, format_words
-
-__all__ = ["feed", "feed_line", "preview"]
 
 _MAX_TEXT: Final = 160
 """Characters of a text."""

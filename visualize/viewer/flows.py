@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import median
 from typing import Any, Final, NamedTuple
 
-from flowengine.core.records import cost_text, seconds_text
+from flowengine.core import cost_text, seconds_text
 from flowengine.errors import Diagnostic
 from visualize.picture import Picture, close_containers
 from visualize.usual_times import RunPoint
@@ -20,8 +20,6 @@ from visualize.viewer.html import Child, Markup, element, flow_url, run_url, sta
 from visualize.viewer.page import page
 from visualize.viewer.parts import badge, note, table
 from visualize.viewer.reading import OPEN_NODES
-
-__all__ = ["FlowLine", "flow_page", "flows_page", "plot_svg", "start_form"]
 
 # --- The plot of the last runs
 

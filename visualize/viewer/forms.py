@@ -12,21 +12,9 @@ from collections.abc import Collection, Mapping, Sequence
 from math import inf, isfinite
 from typing import Any, Final, NamedTuple, cast
 
-from flowengine.core.records import ACCEPT, REFUSE, ApprovalRequested
+from flowengine.core import ACCEPT, REFUSE, ApprovalRequested
 from visualize.viewer.html import Child, Markup, approve_url, element
 from visualize.viewer.parts import clock, fold, note, section
-
-__all__ = [
-    "Acting",
-    "FormAnswer",
-    "answer_fields",
-    "answer_of",
-    "approval_form",
-    "fields_for",
-    "form",
-    "said_in",
-    "simple_properties",
-]
 
 _LONG_TEXT: Final = 200
 """A text that may be longer than this many characters gets several lines."""

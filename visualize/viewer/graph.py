@@ -13,29 +13,13 @@ from itertools import count
 from json import dumps
 from typing import Any, Final
 
-from flowengine.core.node_traits import TRAITS
+from flowengine.core import TRAITS
 from visualize.icons import HEATS, SIGN_SIZE, known_kinds, sign_svg
 from visualize.layout import Arrangement, Box, arrange, outline, slack
 from visualize.picture import Picture, PictureEdge, PictureNode
 from visualize.style import LOOKS, cut, kind_of, look_of, spending, standing, times, tooltip_of
 from visualize.svg import curve, width_of
 from visualize.viewer.html import Markup, element, whole
-
-__all__ = [
-    "BUNDLE",
-    "COMPACT",
-    "FOLDED",
-    "LINE_HEIGHT",
-    "MAX_DETAIL",
-    "MAX_NAME",
-    "NARROW",
-    "PAD",
-    "UNFOLDED",
-    "detail",
-    "graph_data",
-    "graph_markup",
-    "legend_markup",
-]
 
 COMPACT: Final = 2_000
 """Above this many nodes a box holds its name and its glyph alone, and edges keep their first look."""

@@ -16,39 +16,6 @@ from urllib.parse import quote, urlencode
 
 from visualize.plain import compact
 
-__all__ = [
-    "ROOT",
-    "Child",
-    "Markup",
-    "action_url",
-    "approve_url",
-    "bundle_url",
-    "cancel_url",
-    "compare_form_url",
-    "compare_many_url",
-    "compare_url",
-    "data_block",
-    "element",
-    "events_url",
-    "export_url",
-    "file_url",
-    "flow_url",
-    "flows_url",
-    "join",
-    "notes_url",
-    "panel_url",
-    "place",
-    "play_url",
-    "run_url",
-    "runs_url",
-    "selection_url",
-    "session_url",
-    "start_url",
-    "static_url",
-    "times_url",
-    "whole",
-]
-
 # --- Addresses of pages
 
 ROOT: Final[ContextVar[str]] = ContextVar("ROOT", default="")

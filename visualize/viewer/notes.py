@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from flowengine.engine.events import patches_in
-from flowengine.journal.run_digest import RunNote, RunNotes
-from flowengine.journal.run_index import digest_of
+from flowengine.engine import patches_in
+from flowengine.journal import RunNote, RunNotes, digest_of
 from visualize.viewer.forms import Acting, form
 from visualize.viewer.html import Child, Markup, bundle_url, element, join, notes_url, run_url, session_url
 from visualize.viewer.parts import clock, fold
 from visualize.viewer.reading import Reading
-
-__all__ = ["RunAbout", "chips", "list_origins", "notes_section"]
 
 
 class RunAbout(NamedTuple):

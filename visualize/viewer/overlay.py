@@ -9,14 +9,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from typing import Final
 
-from flowengine.core.records import seconds_text
+from flowengine.core import seconds_text
 from visualize.layout import Box, arrange, outline, slack
 from visualize.picture import Picture, PictureEdge, PictureNode, close_containers
 from visualize.style import LOOKS, cut
 from visualize.svg import curve, width_of
 from visualize.viewer.html import Markup, whole
-
-__all__ = ["overlay_markup"]
 
 _LINE: Final = 15
 _NAME: Final = 32

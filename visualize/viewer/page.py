@@ -17,17 +17,6 @@ from visualize.viewer.html import Child, Markup, element, flows_url, join, runs_
 from visualize.viewer.parts import badge_text
 from visualize.viewer.scripts import read_static, script
 
-__all__ = [
-    "ASSETS",
-    "CSP",
-    "asset",
-    "bare_file",
-    "bare_page",
-    "file_page",
-    "page",
-    "style_sheet",
-]
-
 # --- Script and style sheet
 
 STYLES: Final = ("viewer.css", "graph.css")

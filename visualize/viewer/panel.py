@@ -10,10 +10,8 @@ from collections.abc import Collection, Iterator, Sequence
 from itertools import islice
 from typing import Any, Final
 
-from flowengine.core.context import CAUSE_TEXTS, EvaluationResult, RoutingResult
-from flowengine.core.file_values import find_files
-from flowengine.core.records import ModelCall, Round
-from flowengine.engine.events import ErrorInfo, Event, NodeFailed, NodeFinished, NodeRecorded
+from flowengine.core import CAUSE_TEXTS, EvaluationResult, ModelCall, Round, RoutingResult, find_files
+from flowengine.engine import ErrorInfo, Event, NodeFailed, NodeFinished, NodeRecorded
 from visualize.progress import NodeRow
 from visualize.states import Change
 from visualize.viewer.actions import action_section, list_node_actions
@@ -41,8 +39,6 @@ from visualize.viewer.parts import (
 )
 from visualize.viewer.reading import Reading
 from visualize.why import CodeText, NodeName, Words, edges_from, explain_edges, explain_node, rows_before
-
-__all__ = ["node_panel"]
 
 _MAX_LISTED: Final = 200
 """Rows of a node's times that are listed."""

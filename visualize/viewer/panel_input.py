@@ -9,16 +9,14 @@ import json
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
-from flowengine.core.records import MapBegan, Received, RoundEnded
-from flowengine.engine.events import NodeRecorded
+from flowengine.core import MapBegan, Received, RoundEnded
+from flowengine.engine import NodeRecorded
 from visualize.definition_lines import find_definition
 from visualize.progress import NodeRow
 from visualize.viewer.html import Markup, element, flow_url, place
 from visualize.viewer.parts import fold, note, section, value
 from visualize.viewer.reading import Reading
 from visualize.why import rows_before
-
-__all__ = ["InputPart", "definition_section", "input_sections", "list_inputs"]
 
 _MAX_BEFORE: Final = 12
 """Nodes before one whose outputs are shown with it."""

@@ -9,21 +9,11 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, cast
 
-from flowengine.core.records import (
-    ContextGathered,
-    ModelCall,
-    Receipt,
-    Reused,
-    Round,
-    ToolCall,
-    cost_text,
-)
+from flowengine.core import ContextGathered, ModelCall, Receipt, Reused, Round, ToolCall, cost_text
 from visualize.plain import format_value
 from visualize.record_text import describe, explain_waits
 from visualize.viewer.html import Child, Markup, element, run_url
 from visualize.viewer.parts import facts, fold, note, section, table, took, value
-
-__all__ = ["parse_text", "record_section", "rounds_section"]
 
 
 def record_section(record: Any, seq: int) -> Markup | None:

@@ -7,35 +7,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, cast
 
-from flowengine.core.file_values import FileValue, clean_name, find_files
-from flowengine.core.media_types import OTHER
-from flowengine.core.records import ModelCall, ToolCall, cost_text, seconds_text
+from flowengine.core import OTHER, FileValue, ModelCall, ToolCall, clean_name, cost_text, find_files, seconds_text
 from flowengine.errors import JournalError
 from visualize.plain import format_value
 from visualize.progress import UsageTotals
 from visualize.style import GLYPHS, LOOKS
 from visualize.viewer.html import Child, Markup, element, file_url, join
 from visualize.word_diff import Piece, diff_words, shorten_pieces
-
-__all__ = [
-    "SHOWN_IMAGES",
-    "Embedded",
-    "badge",
-    "badge_text",
-    "clock",
-    "difference",
-    "facts",
-    "files_of_record",
-    "files_section",
-    "fold",
-    "format_cost",
-    "note",
-    "section",
-    "table",
-    "took",
-    "usage_facts",
-    "value",
-]
 
 # --- The difference of two texts
 

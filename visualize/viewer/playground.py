@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from flowengine.core.records import ModelCall, cost_text
+from flowengine.core import ModelCall, cost_text
 from visualize.plain import format_value
 from visualize.viewer.actions import command_line
 from visualize.viewer.forms import Acting, form, make_label
@@ -17,8 +17,6 @@ from visualize.viewer.page import page
 from visualize.viewer.panel_records import meter
 from visualize.viewer.parts import difference, facts, fold, note, section, table, took, value
 from visualize.word_diff import count_words, diff_words
-
-__all__ = ["FORK_NOTE", "OPTION_LABELS", "EditedCall", "PlaygroundPage", "Tried", "answer_text", "playground_page"]
 
 
 class EditedCall(NamedTuple):

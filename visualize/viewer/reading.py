@@ -6,14 +6,12 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Final
 
-from flowengine.engine.events import Event, NodeRecorded
+from flowengine.engine import Event, NodeRecorded
 from visualize.edge_states import in_order
 from visualize.picture import Picture, close_containers, picture_of_progress
 from visualize.progress import NodeRow, fold_events
 from visualize.run_times import RunTimes, times_of
 from visualize.states import States
-
-__all__ = ["OPEN_NODES", "Reading"]
 
 OPEN_NODES: Final = 1_500
 """Nodes of a graph above which the bodies of all containers are drawn closed."""

@@ -10,8 +10,8 @@ import shlex
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from flowengine.core.file_values import find_files
-from flowengine.journal.run_lookup import labels_of
+from flowengine.core import find_files
+from flowengine.journal import labels_of
 from visualize.plain import jsonable
 from visualize.states import read_declared
 from visualize.viewer.actions import action_section, command_line, list_run_actions
@@ -48,8 +48,6 @@ from visualize.viewer.parts import (
     value,
 )
 from visualize.viewer.reading import Reading
-
-__all__ = ["export_page", "export_parts", "head_of", "name_run", "run_page"]
 
 
 def run_page(

@@ -7,11 +7,9 @@ from datetime import date, datetime, timedelta
 from typing import Final, NamedTuple
 from urllib.parse import urlencode
 
-from flowengine.core.context import EMPTY
-from flowengine.core.records import cost_text
-from flowengine.engine.ports import RunInfo
-from flowengine.journal.run_index import ListedRuns, RunLine
-from flowengine.journal.run_lookup import STATUS_WORDS, RunQuery
+from flowengine.core import EMPTY, cost_text
+from flowengine.engine import RunInfo
+from flowengine.journal import STATUS_WORDS, ListedRuns, RunLine, RunQuery
 from visualize.viewer.forms import Acting, form
 from visualize.viewer.html import (
     Child,
@@ -27,20 +25,6 @@ from visualize.viewer.html import (
 from visualize.viewer.notes import chips
 from visualize.viewer.page import page
 from visualize.viewer.parts import badge, clock, note, table, took
-
-__all__ = [
-    "PAGE_SIZE",
-    "Filters",
-    "ListFrame",
-    "Preset",
-    "file_list",
-    "filters_of",
-    "forget_page",
-    "presets_of",
-    "query_of",
-    "run_before",
-    "runs_page",
-]
 
 PAGE_SIZE: Final = 100
 

@@ -13,8 +13,6 @@ from functools import cache
 from importlib.resources import files
 from typing import Final
 
-__all__ = ["join_modules", "read_static", "script"]
-
 _IMPORT: Final = re.compile(r'^import \{ \w+(?:, \w+)* \} from "\./([a-z_]+\.js)";\n', re.MULTILINE)
 _EXPORT: Final = re.compile(r"^export (?=(?:async )?(?:function|class|const|let)\b)", re.MULTILINE)
 _COMMENT: Final = re.compile(r"/\*\*(?s:.*?)\*/[ \n]?|^ *//.*\n", re.MULTILINE)

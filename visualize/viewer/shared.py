@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import visualize
-from flowengine.core.context import CAUSE_TEXTS
+from flowengine.core import CAUSE_TEXTS
 from visualize.edge_states import OPEN_STATUSES, STATE_ORDER
 from visualize.icons import TAB_SHAPES
 from visualize.layout import CORNER_SLACK, CORNERS, SPACING
@@ -21,8 +21,6 @@ from visualize.run_times import PARTS
 from visualize.style import GLYPHS
 from visualize.viewer.actions import LONG_VALUE
 from visualize.viewer.graph import BUNDLE, COMPACT, FOLDED, LINE_HEIGHT, MAX_DETAIL, MAX_NAME, NARROW, PAD, UNFOLDED
-
-__all__ = ["FILE", "shared_module", "shared_tables"]
 
 FILE: Final = Path(visualize.__file__).parent / "static" / "shared.js"
 

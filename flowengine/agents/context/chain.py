@@ -15,23 +15,8 @@ import anyio
 
 from flowengine.agents.context.packer import PackedEntry
 from flowengine.agents.context.provider import ContextProvider, call_method, fragments_of
-from flowengine.core.context import Fragment
-from flowengine.core.records import ContextGathered, ProviderFailed
-from flowengine.core.secret_values import Secrets
-from flowengine.core.user_code import describe_error
-from flowengine.core.values import describe_value
-from flowengine.models.shortening import MARK
-
-__all__ = [
-    "FAILED",
-    "LONGEST",
-    "brought_of",
-    "call_guarded",
-    "clear_providers",
-    "entries_of",
-    "gather",
-    "tell_providers",
-]
+from flowengine.core import ContextGathered, Fragment, ProviderFailed, Secrets, describe_error, describe_value
+from flowengine.models import MARK
 
 # --- Fragments as a record, and back
 

@@ -11,12 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, cast
 
 from flowengine.agents.context.provider import ContextProvider, ParameterError, at_once, join_fragments
-from flowengine.core.argument_kinds import check_arguments
-from flowengine.core.context import Fragment
-from flowengine.core.locale import load_messages
-from flowengine.core.quoted_text import format_turns
-
-__all__ = ["ConversationHistoryProvider", "entry_of"]
+from flowengine.core import Fragment, check_arguments, format_turns, load_messages
 
 
 def entry_of(interaction: Mapping[str, Any]) -> dict[str, Any] | None:

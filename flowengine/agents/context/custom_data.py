@@ -7,11 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, TypeAlias, cast
 
 from flowengine.agents.context.provider import ContextProvider, ParameterError, call_method, join_fragments
-from flowengine.core.argument_kinds import check_arguments
-from flowengine.core.context import Fragment
-from flowengine.core.json_values import to_json_value
-
-__all__ = ["CustomDataProvider", "DataSource"]
+from flowengine.core import Fragment, check_arguments, to_json_value
 
 DataSource: TypeAlias = Mapping[Any, Any] | Callable[..., Any]
 """A mapping, or a function `(query, **config)`, sync or async, that returns text, a mapping or another JSON value."""

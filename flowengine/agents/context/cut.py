@@ -10,12 +10,9 @@ from typing import Any, ClassVar, Final
 
 from flowengine.agents.context.provider import ContextProvider, ParameterError, at_once, join_fragments
 from flowengine.agents.context.text_cutting import of_pieces
-from flowengine.core.argument_kinds import check_arguments
-from flowengine.core.context import Fragment
+from flowengine.core import Fragment, check_arguments
 from flowengine.errors import did_you_mean
-from flowengine.models.shortening import MARK, shorten_text
-
-__all__ = ["CutProvider"]
+from flowengine.models import MARK, shorten_text
 
 _CUT_PLACES: Final = ("start", "middle", "end")
 

@@ -12,14 +12,11 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
-from flowengine.agents.context.source_code.source_files import CodeTree, FileStamp, is_text, lines_of
-from flowengine.agents.retrieval.retriever import Document
-from flowengine.agents.retrieval.terms import drop_surrogates
-from flowengine.core.flow_paths import open_regular
+from flowengine.agents.context.source_code import CodeTree, FileStamp, is_text, lines_of
+from flowengine.agents.retrieval import Document, drop_surrogates
+from flowengine.core import open_regular
 from flowengine.errors import RunError
-from flowengine.models.model import estimate_tokens
-
-__all__ = ["Changes", "DocumentSource"]
+from flowengine.models import estimate_tokens
 
 _MIN_PIECE: Final = 150
 """Tokens of a piece from which on it ends where its writer began anew."""

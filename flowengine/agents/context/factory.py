@@ -16,22 +16,8 @@ from typing import Any, Final, NamedTuple, cast
 import yaml
 
 from flowengine.agents.context.provider import JSON_TYPES, ContextProvider, ParameterError
-from flowengine.core.argument_kinds import check_arguments
-from flowengine.core.user_code import find_entry_points, load_entry_point
-from flowengine.core.values import describe_value, is_json_type
+from flowengine.core import check_arguments, describe_value, find_entry_points, is_json_type, load_entry_point
 from flowengine.errors import DefinitionError, did_you_mean, refuse_other_kind
-
-__all__ = [
-    "ALIASES",
-    "GROUP",
-    "OURS",
-    "Configured",
-    "ContextProviderFactory",
-    "UnknownParameterError",
-    "make_provider",
-    "parse_entry",
-    "provider_class",
-]
 
 # --- Our own, by name
 

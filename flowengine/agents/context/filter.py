@@ -16,11 +16,8 @@ from typing import Any, ClassVar, NamedTuple
 
 from flowengine.agents.context.provider import ContextProvider, ParameterError, join_fragments
 from flowengine.agents.context.text_cutting import of_pieces, pieces_of
-from flowengine.agents.retrieval.terms import Holding, asked_terms, subject_terms
-from flowengine.core.argument_kinds import check_arguments
-from flowengine.core.context import Fragment
-
-__all__ = ["ContextFilterProvider"]
+from flowengine.agents.retrieval import Holding, asked_terms, subject_terms
+from flowengine.core import Fragment, check_arguments
 
 
 class _Part(NamedTuple):

@@ -15,11 +15,7 @@ from flowengine.agents.context.provider import (
     join_fragments,
     locate_path,
 )
-from flowengine.core.argument_kinds import check_arguments
-from flowengine.core.context import Fragment
-from flowengine.core.flow_paths import open_regular
-
-__all__ = ["FixedFileProvider"]
+from flowengine.core import Fragment, check_arguments, open_regular
 
 _MOST: Final = 4 * LONGEST + 4
 """Bytes that are read: no character of UTF-8 has more than four."""

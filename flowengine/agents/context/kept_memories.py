@@ -11,9 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from flowengine.agents.context.provider import ContextProvider, call_method
-from flowengine.core.user_code import describe_error
-
-__all__ = ["MEMORY", "keep_for_good", "read_remembered", "to_kept_items"]
+from flowengine.core import describe_error
 
 MEMORY: Final = "memory"
 """The name under which memories are kept: a list, to which each node adds."""

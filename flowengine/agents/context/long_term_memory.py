@@ -21,21 +21,13 @@ from anyio import to_thread
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from flowengine.agents.context.provider import ContextProvider, ParameterError, at_once, located_store
-from flowengine.agents.memory.database import MemoryDatabase
-from flowengine.agents.memory.items.ranking import MemoryItem, Recalled
-from flowengine.agents.memory.items.sqlite import SQLiteMemoryItems
-from flowengine.agents.memory.open_database import shortened
-from flowengine.agents.memory.scopes.memories import MemoryScope, parse_thread_scope_id
-from flowengine.agents.retrieval.terms import drop_surrogates
-from flowengine.core.argument_kinds import check_arguments
-from flowengine.core.context import Fragment
-from flowengine.core.locale import load_messages
-from flowengine.core.quoted_text import format_turns, quote_lines
+from flowengine.agents.memory import MemoryDatabase, shortened
+from flowengine.agents.memory.items import MemoryItem, Recalled, SQLiteMemoryItems
+from flowengine.agents.memory.scopes import MemoryScope, parse_thread_scope_id
+from flowengine.agents.retrieval import drop_surrogates
+from flowengine.core import Fragment, check_arguments, format_turns, load_messages, quote_lines
 from flowengine.errors import DefinitionError, did_you_mean
-from flowengine.models.tokens import count_tokens
-
-__all__ = ["LongTermMemoryProvider", "LongTermMemorySettings", "check_settings"]
-
+from flowengine.models import count_tokens
 
 DEFAULT_STORE: Final = ".flowengine/memory.db"
 DEFAULT_SCOPE_ID: Final = "default"

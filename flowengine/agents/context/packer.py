@@ -17,14 +17,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
 from flowengine.agents.context.provider import join_fragments
-from flowengine.core.context import Fragment
-from flowengine.core.records import Receipt
+from flowengine.core import Fragment, Receipt
 from flowengine.errors import RunError
-from flowengine.models.model import estimate_tokens
-from flowengine.models.shortening import shorten_text
-from flowengine.models.tokens import count_tokens
-
-__all__ = ["BudgetError", "Packed", "PackedEntry", "count_bytes", "pack", "receipt_of"]
+from flowengine.models import count_tokens, estimate_tokens, shorten_text
 
 _JOINT_TOKENS: Final = 2
 """Tokens that a fragment may cost beside its own: what stands between it and the next one."""

@@ -14,28 +14,11 @@ from inspect import Parameter, cleandoc, isawaitable, iscoroutinefunction, signa
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeVar, cast
 
-from flowengine.core.context import Fragment
-from flowengine.core.flow_paths import RefusedPathError, resolve_path, resolve_store
-from flowengine.core.user_code import call_in_thread
+from flowengine.core import Fragment, RefusedPathError, call_in_thread, resolve_path, resolve_store
 from flowengine.errors import DefinitionError
 
 if TYPE_CHECKING:
-    from flowengine.models.open import Models
-
-__all__ = [
-    "JSON_TYPES",
-    "ContextProvider",
-    "MissingFileError",
-    "OutsideError",
-    "ParameterError",
-    "at_once",
-    "call_method",
-    "fragments_of",
-    "join_fragments",
-    "locate_path",
-    "located_store",
-    "settle",
-]
+    from flowengine.models import Models
 
 T = TypeVar("T")
 M = TypeVar("M", bound=Callable[..., Any])

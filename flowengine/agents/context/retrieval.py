@@ -24,20 +24,10 @@ from flowengine.agents.context.provider import (
     locate_path,
     located_store,
 )
-from flowengine.agents.retrieval.fts import FtsRetriever
-from flowengine.agents.retrieval.retriever import Embedder, Hit, Retriever, Searchable, SourcedRetriever
-from flowengine.core.argument_kinds import check_arguments
-from flowengine.core.context import Fragment
-from flowengine.core.locale import load_messages
-from flowengine.core.records import Gateway
-from flowengine.core.user_code import find_entry_points, load_entry_point
+from flowengine.agents.retrieval import Embedder, FtsRetriever, Hit, Retriever, Searchable, SourcedRetriever
+from flowengine.core import Fragment, Gateway, check_arguments, find_entry_points, load_entry_point, load_messages
 from flowengine.errors import DefinitionError, PermanentModelError, did_you_mean
-from flowengine.models.embedding import ModelEmbedder, check_embedding
-from flowengine.models.model import Model, Reply, Request
-from flowengine.models.open import PROCESS_MODELS, Models
-from flowengine.models.throttle import CallSlots
-
-__all__ = ["GROUP", "RetrievalProvider", "open_retriever"]
+from flowengine.models import PROCESS_MODELS, CallSlots, Model, ModelEmbedder, Models, Reply, Request, check_embedding
 
 # --- The embedder of a shared retriever
 

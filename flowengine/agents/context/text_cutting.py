@@ -10,9 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from flowengine.core.context import Fragment
-
-__all__ = ["of_pieces", "pieces_of", "sections"]
+from flowengine.core import Fragment
 
 _WHOLE: Final = frozenset({"conversation", "source_code", "long_term_memory", "retrieval"})
 """Sources whose fragments are sections already."""

@@ -20,7 +20,7 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Protocol, TypeVar
 
-from flowengine.core.storage.sqlite_file import SQLiteFile, primary_code, read_identity, reason_of, use_log
+from flowengine.core.storage import SQLiteFile, primary_code, read_identity, reason_of, use_log
 from flowengine.errors import (
     FlowEngineError,
     NotJournalableError,
@@ -28,8 +28,6 @@ from flowengine.errors import (
     StoreUnavailableError,
     StoreVersionError,
 )
-
-__all__ = ["NO_LIMIT", "MemoryDatabase", "Rows", "SQLDatabase", "SqlConnection", "instant", "moment", "scope_number"]
 
 # --- What SQL of memories may count on, whatever the database
 

@@ -6,13 +6,10 @@ import os
 from typing import TYPE_CHECKING
 
 from flowengine.agents.memory.database import MemoryDatabase
-from flowengine.models.shortening import shorten_text
-from flowengine.models.tokens import count_tokens
+from flowengine.models import count_tokens, shorten_text
 
 if TYPE_CHECKING:
     from flowengine.agents.memory.postgres import PostgresMemoryDatabase
-
-__all__ = ["open_memory", "shortened"]
 
 
 def open_memory(store: str | os.PathLike[str]) -> MemoryDatabase | PostgresMemoryDatabase:

@@ -18,10 +18,8 @@ import psycopg
 from anyio import to_thread
 
 from flowengine.agents.memory.database import Rows, SqlConnection
-from flowengine.core.storage.postgres_errors import explain_refusal, parameters_of
+from flowengine.core.storage import explain_refusal, parameters_of
 from flowengine.errors import FlowEngineError, StoreCorruptError, StoreUnavailableError, StoreVersionError
-
-__all__ = ["PostgresMemoryDatabase"]
 
 T = TypeVar("T")
 

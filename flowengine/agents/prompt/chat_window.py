@@ -13,15 +13,11 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
-from flowengine.agents.context.packer import BudgetError
+from flowengine.agents.context import BudgetError
 from flowengine.agents.prompt.prompt_parts import Packing, Part, PartPlace, after_parts
-from flowengine.agents.tools.tool import Tool, ToolResult, failed_result
-from flowengine.agents.tools.toolset import ToolSet
-from flowengine.core.locale import Messages
-from flowengine.models.messages import Message
-from flowengine.models.shortening import MARK
-
-__all__ = ["ChatWindow"]
+from flowengine.agents.tools import Tool, ToolResult, ToolSet, failed_result
+from flowengine.core import Messages
+from flowengine.models import MARK, Message
 
 _RECALL: Final = "recall"
 _SHARE: Final = 0.75

@@ -14,29 +14,9 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 
-from flowengine.core.context import EvaluationResult, LLMResult
-from flowengine.core.file_values import FileValue
-from flowengine.core.json_values import to_json_value
-from flowengine.core.locale import Messages
-from flowengine.core.quoted_text import format_turns
+from flowengine.core import EvaluationResult, FileValue, LLMResult, Messages, format_turns, to_json_value
 from flowengine.errors import RunError
-from flowengine.models.messages import Message, fence, from_dict
-
-__all__ = [
-    "Subject",
-    "add_schema",
-    "chat_of",
-    "evaluation_messages",
-    "fence",
-    "format_exchange",
-    "format_feedback",
-    "generation_messages",
-    "improvement_messages",
-    "prompt_text",
-    "routing_messages",
-    "schema_text",
-    "text_of",
-]
+from flowengine.models import Message, fence, from_dict
 
 
 class Subject(NamedTuple):

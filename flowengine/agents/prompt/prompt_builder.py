@@ -13,8 +13,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from flowengine.agents.caller import Caller
-from flowengine.agents.context.chain import brought_of, entries_of, gather
-from flowengine.agents.context.packer import PackedEntry
+from flowengine.agents.context import PackedEntry, brought_of, entries_of, gather
 from flowengine.agents.context_changes import ContextChanges, data_of, kept_changes
 from flowengine.agents.prompt.chat_window import ChatWindow
 from flowengine.agents.prompt.prompt import text_of
@@ -28,25 +27,14 @@ from flowengine.agents.prompt.prompt_parts import (
 )
 from flowengine.agents.prompt.question_files import attach_files
 from flowengine.agents.sources import ProviderState, Sources, load_provider_state
-from flowengine.agents.tools.tool import Tool, ToolResult
-from flowengine.agents.tools.toolset import ToolSet
-from flowengine.agents.typed_contexts.manager import ContextManager
-from flowengine.agents.typed_contexts.typed import ToolCallResult
-from flowengine.core.context import LLMResult
-from flowengine.core.file_values import FileValue
-from flowengine.core.locale import Messages
-from flowengine.core.records import ContextGathered, Gateway
-from flowengine.core.run_scope import RunScope
-from flowengine.core.secret_values import Secrets
+from flowengine.agents.tools import Tool, ToolResult, ToolSet
+from flowengine.agents.typed_contexts import ContextManager, ToolCallResult
+from flowengine.core import ContextGathered, FileValue, Gateway, LLMResult, Messages, RunScope, Secrets
 from flowengine.errors import GuardrailError, RunError
-from flowengine.models.messages import Message
-from flowengine.models.model import Request
-from flowengine.models.open import Models
+from flowengine.models import Message, Models, Request
 
 if TYPE_CHECKING:
     from flowengine.agents.open_skills import OpenSkills
-
-__all__ = ["PromptBuilder", "open_prompt_builder"]
 
 
 async def open_prompt_builder(

@@ -17,28 +17,10 @@ from typing import Any, Final, NamedTuple
 from anyio import to_thread
 
 from flowengine.agents.caller import Caller
-from flowengine.agents.context.packer import BudgetError, Packed, PackedEntry, count_bytes, pack, receipt_of
+from flowengine.agents.context import BudgetError, Packed, PackedEntry, count_bytes, pack, receipt_of
 from flowengine.agents.prompt.prompt import generation_messages
-from flowengine.core.context import Fragment
-from flowengine.core.file_values import FileValue
-from flowengine.core.locale import Messages
-from flowengine.core.records import Notice, Receipt
-from flowengine.models.definitions import innermost_models, longest_answer_of, window_of
-from flowengine.models.messages import Message
-from flowengine.models.model import Model
-from flowengine.models.shortening import MARK
-from flowengine.models.tokens import count_tokens
-
-__all__ = [
-    "Packing",
-    "Part",
-    "PartPlace",
-    "PromptQuestion",
-    "after_parts",
-    "assemble_messages",
-    "fixed_parts",
-    "tokens_of",
-]
+from flowengine.core import FileValue, Fragment, Messages, Notice, Receipt
+from flowengine.models import MARK, Message, Model, count_tokens, innermost_models, longest_answer_of, window_of
 
 # --- Parts of a prompt
 

@@ -8,17 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
-from flowengine.core.file_keeper import FileKeeper
-from flowengine.core.file_values import FileRules, FileValue, RefusedFileError
-from flowengine.core.values import describe_value
+from flowengine.core import FileKeeper, FileRules, FileValue, RefusedFileError, describe_value
 from flowengine.errors import ModelConfigError, RunError
-from flowengine.models.attachments import attachment_kind
-from flowengine.models.definitions import definition_of, innermost_models
-from flowengine.models.messages import Message
-from flowengine.models.model import Model
-from flowengine.models.pricing import listed_vision
-
-__all__ = ["attach_files", "check_files", "files_of", "open_files"]
+from flowengine.models import Message, Model, attachment_kind, definition_of, innermost_models, listed_vision
 
 
 def files_of(value: Any) -> tuple[FileValue, ...]:

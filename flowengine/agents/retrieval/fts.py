@@ -20,11 +20,9 @@ from anyio import to_thread
 from flowengine.agents.retrieval import vectors
 from flowengine.agents.retrieval.retriever import Document, Embedder, Hit, Ranking, fuse_rankings
 from flowengine.agents.retrieval.terms import TOKENIZER, VERSION, drop_surrogates, match_any, to_index_text
-from flowengine.core.storage.sqlite_file import SQLiteFile, primary_code, read_identity, transaction, use_log
+from flowengine.core.storage import SQLiteFile, primary_code, read_identity, transaction, use_log
 from flowengine.errors import DefinitionError, InputError, OutputError, RunError, refuse_other_kind
-from flowengine.models.throttle import CallSlots
-
-__all__ = ["FtsRetriever"]
+from flowengine.models import CallSlots
 
 _POOL_SIZE: Final = 50
 """Documents of each ranking that take part in a fusion, at least."""

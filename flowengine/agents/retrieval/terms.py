@@ -13,21 +13,6 @@ from collections.abc import Collection, Sequence
 from functools import cache, cached_property, lru_cache
 from typing import Final, NamedTuple
 
-__all__ = [
-    "TOKENIZER",
-    "VERSION",
-    "Holding",
-    "asked_terms",
-    "drop_surrogates",
-    "match_any",
-    "stem",
-    "stems",
-    "subject_terms",
-    "terms",
-    "to_index_text",
-    "trailing",
-]
-
 VERSION: Final = 2
 """Raised when the terms of any text change: an index that was made with other terms is made anew."""
 

@@ -19,8 +19,6 @@ from heapq import nlargest, nsmallest
 from operator import itemgetter, mul
 from typing import Final
 
-__all__ = ["SCHEMA", "digest", "forget", "missing", "nearest", "store"]
-
 SCHEMA: Final = """
 CREATE TABLE vectors (
     hash BLOB NOT NULL,

@@ -13,15 +13,11 @@ from importlib.resources import files
 from typing import Final, NamedTuple, cast
 
 from flowengine.agents.skills.outline import LONG_TEXT, Outline, Section
-from flowengine.agents.skills.sandbox.script import Outcome, ScriptLimits
+from flowengine.agents.skills.sandbox import Outcome, ScriptLimits
 from flowengine.agents.skills.skill import Skill
-from flowengine.core.locale import LOCALES, Messages
+from flowengine.core import LOCALES, Messages
 from flowengine.errors import DefinitionError
-from flowengine.models.messages import fence
-from flowengine.models.model import estimate_tokens
-from flowengine.models.tokens import count_tokens
-
-__all__ = ["BUDGET", "Answers", "format_line", "make_listing", "skill_messages"]
+from flowengine.models import count_tokens, estimate_tokens, fence
 
 
 @lru_cache(maxsize=len(LOCALES))

@@ -12,14 +12,12 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import unquote
 
-from flowengine.agents.skills.sandbox.script import interpreter_of
+from flowengine.agents.skills.sandbox import interpreter_of
 from flowengine.agents.skills.skill import Skill, make_irregularity
 from flowengine.agents.skills.skill_files import RefusedError, resolve_path
 from flowengine.agents.skills.skill_store import SkillStore
-from flowengine.core.flow_paths import open_regular
+from flowengine.core import open_regular
 from flowengine.errors import Diagnostic
-
-__all__ = ["check"]
 
 _LINK: Final = re.compile(r"\[[^\[\]\n]*+\]\(<?([^)\s>#]{1,500}+)[^)\n]{0,500}+\)")
 _FOREIGN_LINK: Final = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:|//|#|mailto:")

@@ -17,21 +17,14 @@ from anyio import to_thread
 
 from flowengine.agents.skills.answers import BUDGET, Answers, does_fit, make_listing, skill_messages
 from flowengine.agents.skills.outline import LONG_TEXT, Outline, make_outline
-from flowengine.agents.skills.sandbox.sandbox import Sandbox
+from flowengine.agents.skills.sandbox import Sandbox
 from flowengine.agents.skills.skill import LoadedText, Skill
 from flowengine.agents.skills.skill_files import RefusedError, is_script, list_files, relative_path, resolve_path
 from flowengine.agents.skills.skill_store import SkillStore
-from flowengine.agents.tools.function_tool import tool_of
-from flowengine.agents.tools.tool import Tool, ToolResult, failed_result
-from flowengine.agents.tools.toolset import ToolSet
-from flowengine.core.context import Fragment, Note
-from flowengine.core.locale import Messages
-from flowengine.core.records import Notice, SkillLoad
-from flowengine.core.run_scope import RunScope
+from flowengine.agents.tools import Tool, ToolResult, ToolSet, failed_result, tool_of
+from flowengine.core import Fragment, Messages, Note, Notice, RunScope, SkillLoad
 from flowengine.errors import DefinitionError
-from flowengine.models.tokens import count_tokens
-
-__all__ = ["SKILL_TOOLS", "SkillAccess", "SkillChoice", "SkillScope", "list_tools", "skill_access"]
+from flowengine.models import count_tokens
 
 # --- Skills loaded in one run
 

@@ -12,14 +12,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from flowengine.agents.retrieval.fts import FtsRetriever
-from flowengine.agents.retrieval.retriever import Document, Retriever
+from flowengine.agents.retrieval import Document, FtsRetriever, Retriever
 from flowengine.agents.skills.skill import Skill, SkillStamp, make_irregularity
-from flowengine.core.flow_paths import RefusedPathError, check_path
+from flowengine.core import RefusedPathError, check_path
 from flowengine.errors import Diagnostic
-from flowengine.models.throttle import CallSlots
-
-__all__ = ["SkillIndex", "SkillPlace", "find_places"]
+from flowengine.models import CallSlots
 
 SKILL_FILE: Final = "SKILL.md"
 MAX_DEPTH: Final = 8

@@ -15,8 +15,6 @@ from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 import yaml
 
-__all__ = ["MAX_BYTES", "FoundKeys", "FrontmatterParts", "Node", "Scalar", "read_header", "split_file", "to_text"]
-
 MAX_BYTES: Final = 1_000_000
 """Bytes of a SKILL.md at most."""
 _MAX_HEADER: Final = 64_000

@@ -15,30 +15,13 @@ from typing import Final, NamedTuple, TypeAlias
 
 from anyio import to_thread
 
-from flowengine.agents.retrieval.fts import FtsRetriever
-from flowengine.agents.retrieval.retriever import Document
-from flowengine.agents.retrieval.terms import asked_terms, stems
+from flowengine.agents.retrieval import Document, FtsRetriever, asked_terms, stems
 from flowengine.agents.skills.answers import format_line, skill_messages
 from flowengine.agents.skills.disclosure import SkillAccess
 from flowengine.agents.skills.outline import LONG_TEXT, Section, make_outline
 from flowengine.agents.skills.skill import Skill
 from flowengine.agents.skills.skill_store import SkillStore
-from flowengine.models.messages import Message, fence
-from flowengine.models.model import Model, Request
-from flowengine.models.tokens import count_tokens
-
-__all__ = [
-    "Choices",
-    "Chooser",
-    "Measured",
-    "Task",
-    "Total",
-    "add_up",
-    "choose_by_model",
-    "choose_by_words",
-    "measure_choices",
-    "measure_skill",
-]
+from flowengine.models import Message, Model, Request, count_tokens, fence
 
 _SECTIONS_READ: Final = 3
 """Sections of a long body that a task is taken to need."""

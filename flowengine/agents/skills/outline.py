@@ -11,9 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from flowengine.models.tokens import count_tokens
-
-__all__ = ["LONG_TEXT", "Outline", "Section", "make_outline"]
+from flowengine.models import count_tokens
 
 LONG_TEXT: Final = 5_000
 """Tokens from which a text is given section by section."""

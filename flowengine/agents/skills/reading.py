@@ -15,9 +15,7 @@ from typing import Final, NamedTuple
 from flowengine.agents.skills.frontmatter import FoundKeys, Node, Scalar, read_header, split_file, to_text
 from flowengine.agents.skills.skill import MAX_DESCRIPTION, MAX_NAME, Skill, SkillStamp, make_irregularity
 from flowengine.errors import did_you_mean
-from flowengine.models.model import estimate_tokens
-
-__all__ = ["KEYS", "skill_of", "to_one_line"]
+from flowengine.models import estimate_tokens
 
 KEYS: Final = ("name", "description", "license", "compatibility", "metadata", "allowed-tools")
 _MAX_COMPATIBILITY: Final = 500

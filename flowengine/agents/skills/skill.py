@@ -13,8 +13,6 @@ from typing import Final, NamedTuple
 
 from flowengine.errors import Diagnostic
 
-__all__ = ["IRREGULARITIES", "MAX_DESCRIPTION", "MAX_NAME", "LoadedText", "Skill", "SkillStamp", "make_irregularity"]
-
 # --- Irregularities of a skill
 
 

@@ -13,22 +13,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 from flowengine.agents.skills.skill import Skill
-from flowengine.core.flow_paths import RefusedPathError, check_path, is_withheld, open_regular
+from flowengine.core import RefusedPathError, check_path, is_withheld, open_regular
 from flowengine.errors import did_you_mean
-
-__all__ = [
-    "SCRIPT_SUFFIXES",
-    "SKILL",
-    "VISIBLE",
-    "RefusedError",
-    "is_script",
-    "list_files",
-    "python_prefixes",
-    "read_text",
-    "relative_path",
-    "resolve_path",
-    "visible_arguments",
-]
 
 MAX_FILE: Final = 2_000_000
 """Bytes of a file that can be read."""

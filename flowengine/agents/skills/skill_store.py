@@ -16,18 +16,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from flowengine.agents.retrieval.retriever import Retriever
+from flowengine.agents.retrieval import Retriever
 from flowengine.agents.skills.discovery import SkillIndex, SkillPlace, find_places
 from flowengine.agents.skills.frontmatter import MAX_BYTES, split_file
 from flowengine.agents.skills.reading import skill_of
 from flowengine.agents.skills.skill import LoadedText, Skill, SkillStamp, make_irregularity
 from flowengine.agents.skills.skill_files import read_text, resolve_path
-from flowengine.core.argument_kinds import check_arguments
-from flowengine.core.flow_paths import open_regular
+from flowengine.core import check_arguments, open_regular
 from flowengine.errors import DefinitionError, Diagnostic, did_you_mean, refuse_other_kind
-from flowengine.models.tokens import count_tokens
-
-__all__ = ["FolderLook", "SkillStore"]
+from flowengine.models import count_tokens
 
 _KEPT: Final = 16_000_000
 """Characters of bodies and files that are kept, over all."""

@@ -12,8 +12,6 @@ from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-__all__ = ["Docstring", "parse"]
-
 _GOOGLE: Final = re.compile(r"(?:Args|Arguments|Parameters|Keyword Args|Keyword Arguments):$")
 _OTHER: Final = re.compile(
     r"(?:Returns?|Yields?|Raises|Examples?|Notes?|Warnings?|Warns|See Also|References|Attributes|Todo):$"

@@ -22,11 +22,8 @@ from pydantic.json_schema import GenerateJsonSchema
 from flowengine.agents.tools import docstring
 from flowengine.agents.tools.result_text import cut, error_text, text_of
 from flowengine.agents.tools.tool import DEFAULT_TIMEOUT, Effect, Tool, ToolResult, failed_result
-from flowengine.core.context import Context
-from flowengine.core.user_code import call_in_thread
+from flowengine.core import Context, call_in_thread
 from flowengine.errors import DefinitionError, did_you_mean, refuse_other_kind
-
-__all__ = ["tool", "tool_of"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -22,9 +22,7 @@ from uuid import UUID
 
 from pydantic import BaseModel
 
-from flowengine.core.user_code import ForeignExitError
-
-__all__ = ["MAX_TEXT", "cut", "error_text", "text_of"]
+from flowengine.core import ForeignExitError
 
 MAX_TEXT: Final = 32_000
 """Characters of a result that a model sees; some 8,000 tokens of English."""

@@ -23,21 +23,8 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast, get_args
 import anyio
 
 from flowengine.agents.tools.result_text import cut, error_text
-from flowengine.core.cancellation import drive_apart
-from flowengine.core.secret_values import Secrets, find_secret_values
-from flowengine.core.user_code import is_failure
+from flowengine.core import Secrets, drive_apart, find_secret_values, is_failure
 from flowengine.errors import DefinitionError, did_you_mean, may_have_arrived, refuse_other_kind
-
-__all__ = [
-    "DEFAULT_TIMEOUT",
-    "ArgumentCheck",
-    "ArgumentProblem",
-    "Effect",
-    "Tool",
-    "ToolResult",
-    "checking",
-    "failed_result",
-]
 
 Effect: TypeAlias = Literal["none", "idempotent", "external"]
 """The effect of a second call: nothing more, nothing worse, or a second deed in the world."""
@@ -192,7 +179,7 @@ class ArgumentCheck:
         return "\n".join([*lines, f"expected arguments: {cut(', '.join(self.names), 500) or 'none'}"])
 
     def _find(self, arguments: dict[str, Any], unknown: Collection[str]) -> Iterator[ArgumentProblem]:
-        from flowengine.core.bounded_validators import find_violations  # Slow to load, and many tools are never called.
+        from flowengine.core import find_violations  # Slow to load, and many tools are never called.
 
         for error in find_violations(self._checker, arguments, _MOST_READ):
             path = [str(each) for each in error.absolute_path]
@@ -219,7 +206,7 @@ class ArgumentCheck:
     def _checker(self) -> Any:
         from jsonschema.validators import Draft202012Validator, validator_for
 
-        from flowengine.core.bounded_validators import bounded_validator
+        from flowengine.core import bounded_validator
 
         kind: Any = validator_for(self._schema, default=Draft202012Validator)
         kind.check_schema(self._schema)

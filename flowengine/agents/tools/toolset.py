@@ -16,8 +16,6 @@ from flowengine.agents.tools.result_text import cut
 from flowengine.agents.tools.tool import Tool, ToolResult, failed_result
 from flowengine.errors import DefinitionError, did_you_mean, refuse_other_kind
 
-__all__ = ["NO_RULES", "ApprovalRules", "Offer", "ToolSet"]
-
 
 @dataclass(frozen=True, slots=True, init=False)
 class ToolSet:

@@ -10,9 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
-from flowengine.core.values import thaw
-
-__all__ = ["DataChange", "apply_change", "are_at_odds", "describe_change"]
+from flowengine.core import thaw
 
 DataChange: TypeAlias = Mapping[str, Any]
 """A JSON value: `{"to": value}`, `{"from": number, "to": number}`, `{"fields": {key: change}, "without": [keys]}`, or

@@ -12,17 +12,13 @@ from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from flowengine.agents.context.provider import join_fragments, settle
-from flowengine.agents.tools.toolset import ToolSet
+from flowengine.agents.context import join_fragments, settle
+from flowengine.agents.tools import ToolSet
 from flowengine.agents.typed_contexts.data_changes import apply_change
 from flowengine.agents.typed_contexts.typed import ToolCallResult, TypedContext
-from flowengine.core.context import Fragment
-from flowengine.core.records import ProviderFailed
-from flowengine.core.user_code import describe_error
+from flowengine.core import Fragment, ProviderFailed, describe_error
 from flowengine.errors import DefinitionError, RunError, find_attribute, refuse_other_kind
-from flowengine.models.throttle import CallSlots
-
-__all__ = ["CHANGES_OF", "ContextManager"]
+from flowengine.models import CallSlots
 
 CHANGES_OF: Final = "changes:"
 """How names begin under which the changes of a context are kept that are to be added up (`TypedContext.merge`)."""

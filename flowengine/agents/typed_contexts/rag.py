@@ -12,14 +12,11 @@ from typing import Any, Generic, Self, TypeVar, overload
 
 from pydantic import BaseModel
 
-from flowengine.agents.retrieval.fts import FtsRetriever
-from flowengine.agents.retrieval.retriever import Document, Hit, Ranking, Retriever, Searchable, fuse_rankings
+from flowengine.agents.retrieval import Document, FtsRetriever, Hit, Ranking, Retriever, Searchable, fuse_rankings
 from flowengine.agents.typed_contexts.typed import TypedContext
-from flowengine.core.user_code import describe_error
+from flowengine.core import describe_error
 from flowengine.errors import DefinitionError, InputError, RunError, did_you_mean, refuse_other_kind
-from flowengine.models.tokens import count_tokens
-
-__all__ = ["NoData", "RetrievalContext"]
+from flowengine.models import count_tokens
 
 D = TypeVar("D", bound=BaseModel)
 S = TypeVar("S", bound=Searchable)

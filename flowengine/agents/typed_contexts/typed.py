@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, Self, TypeA
 from pydantic import AliasChoices, BaseModel, RootModel, ValidationError
 from pydantic.fields import FieldInfo
 
-from flowengine.agents.context.provider import settle
-from flowengine.agents.tools.toolset import ToolSet
+from flowengine.agents.context import settle
+from flowengine.agents.tools import ToolSet
 from flowengine.errors import (
     DefinitionError,
     StateError,
@@ -29,8 +29,6 @@ from flowengine.errors import (
     names_arguments,
     refuse_other_kind,
 )
-
-__all__ = ["ToolCallResult", "TypedContext"]
 
 # --- The result of a tool call
 

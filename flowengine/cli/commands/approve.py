@@ -15,14 +15,11 @@ from flowengine.cli.options import RunningOptions, add_running_options, format_s
 from flowengine.cli.questions import ask_person, can_ask_person, describe_question, format_choices, name_person
 from flowengine.cli.run_access import beginning, format_command, read
 from flowengine.cli.terminal import complain
-from flowengine.core.json_values import parse_json
-from flowengine.engine.ports import JournalStore
+from flowengine.core import parse_json
+from flowengine.engine import JournalStore
 from flowengine.errors import InputError, RunNotFoundError, StoreCorruptError, StoreVersionError
-from flowengine.journal.approvals import Given, answer, open_questions
-from flowengine.journal.run_index import RunsAsked, run_index_of
-from flowengine.runtime.queue.run_positions import hold, queue_of
-
-__all__ = ["command"]
+from flowengine.journal import Given, RunsAsked, answer, open_questions, run_index_of
+from flowengine.runtime.queue import hold, queue_of
 
 _MOST_READ: Final = 100
 """Runs that have stopped, and as many at work, that are looked through for the newest that asks."""
@@ -129,7 +126,7 @@ def _ask_here(journal: JournalStore, run_id: str, node: str | None) -> Given | N
 
 
 def _requeue_run(journal: JournalStore, run_id: str, queue: str, running: RunningOptions) -> int:
-    from flowengine.runtime.queue.run_queue import queue_store, requeue  # Needs its extra.
+    from flowengine.runtime.queue import queue_store, requeue  # Needs its extra.
 
     anyio.run(partial(requeue, queue_store(journal), run_id, settings=running.settings))
     if not running.reporting.quiet:

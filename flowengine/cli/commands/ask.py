@@ -16,16 +16,13 @@ from flowengine.cli.format_run import indent_lines, shorten
 from flowengine.cli.options import FiniteRange, choose_store, keeps, open_journal, store_option
 from flowengine.cli.run_access import ReadingCommand, beginning, read
 from flowengine.cli.terminal import Results, complain, format_dollars, format_span, format_table
-from flowengine.core.records import ModelCall
-from flowengine.engine.events import Event
-from flowengine.engine.ports import JournalStore
+from flowengine.core import ModelCall
+from flowengine.engine import Event, JournalStore
 from flowengine.errors import InputError, RunNotFoundError
-from flowengine.evals.call_change import ChangedCall, RecordedCall, ask_call, read_answer
-from flowengine.journal.stores import without_password
-from flowengine.runtime.run import settings_of
-from visualize.viewer.playground import answer_text
-
-__all__ = ["command"]
+from flowengine.evals import ChangedCall, RecordedCall, ask_call, read_answer
+from flowengine.journal import without_password
+from flowengine.runtime import settings_of
+from visualize.viewer import answer_text
 
 
 @click.command("ask", cls=ReadingCommand)

@@ -11,15 +11,22 @@ import click
 from flowengine.cli.ending import INTERRUPTED, run_until_interrupted
 from flowengine.cli.options import FiniteRange, open_journal, store_option, strict_limits_option
 from flowengine.cli.terminal import Results, complain, format_dollars, format_table
-from flowengine.core.budget import Budget
-from flowengine.evals.edit_search import Blame, BlameReport, Probe
-from flowengine.evals.eval_file import load_eval
-from flowengine.evals.git_version import PREFIX, revision_of, tree_at
-from flowengine.evals.report_formats import change_cells, describe_change, without_nan
-from flowengine.evals.score_statistics import FEWEST, require_statistics
-from flowengine.models.dotenv import load_environment
-
-__all__ = ["command"]
+from flowengine.core import Budget
+from flowengine.evals import (
+    FEWEST,
+    PREFIX,
+    Blame,
+    BlameReport,
+    Probe,
+    change_cells,
+    describe_change,
+    load_eval,
+    require_statistics,
+    revision_of,
+    tree_at,
+    without_nan,
+)
+from flowengine.models import load_environment
 
 
 @click.command("blame")

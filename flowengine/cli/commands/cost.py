@@ -14,11 +14,8 @@ from flowengine.cli.options import duration, format_store, label_option, open_jo
 from flowengine.cli.run_access import ReadingCommand
 from flowengine.cli.terminal import Results, complain, format_dollars, format_table
 from flowengine.errors import FlowEngineError, JournalError
-from flowengine.evals.results_file import to_safe_cell
-from flowengine.evals.spending import SpendingRow, parse_dimensions, spending_of
-from flowengine.journal.run_lookup import RunQuery
-
-__all__ = ["command"]
+from flowengine.evals import SpendingRow, parse_dimensions, spending_of, to_safe_cell
+from flowengine.journal import RunQuery
 
 _COLUMNS: Final = ("runs", "calls", "in", "cached", "out", "cost")
 

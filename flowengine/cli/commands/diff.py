@@ -12,10 +12,9 @@ from flowengine.cli.format_run import indent_lines, shorten
 from flowengine.cli.options import open_journal, store_option
 from flowengine.cli.run_access import ReadingCommand, read
 from flowengine.cli.terminal import Results, complain, format_dollars, format_span, format_table
-from flowengine.core.json_values import format_value
-from flowengine.core.output_file import write_output
-from flowengine.engine.events import Event
-from flowengine.journal.run_export import mask_events
+from flowengine.core import format_value, write_output
+from flowengine.engine import Event
+from flowengine.journal import mask_events
 from visualize.progress import NodeRow, fold_events
 from visualize.run_difference import (
     MOST_RUNS,
@@ -28,9 +27,7 @@ from visualize.run_difference import (
     outputs_of,
 )
 from visualize.states import States
-from visualize.viewer.runs import run_before
-
-__all__ = ["command", "format_difference"]
+from visualize.viewer import run_before
 
 # --- Two runs
 
@@ -203,7 +200,9 @@ def command(references: Sequence[str], as_json: bool, html: str | None, unmasked
 
 
 def _make_page(recorded: Sequence[Sequence[Event]]) -> bytes:
-    from visualize.viewer.comparison import compare_page  # Pages are made for this option alone.
-    from visualize.viewer.reading import Reading
+    from visualize.viewer import (
+        Reading,
+        compare_page,  # Pages are made for this option alone.
+    )
 
     return compare_page(*map(Reading, recorded), as_file=True).encode()

@@ -20,26 +20,37 @@ from typing import Final, NamedTuple
 import anyio
 import click
 
-from flowengine.agents.skills.sandbox.sandbox import verdict
+from flowengine.agents.skills.sandbox import verdict
 from flowengine.cli.options import choose_store, keeps, open_journal, store_option
 from flowengine.cli.terminal import Results, format_table
-from flowengine.core.user_code import package_of
+from flowengine.core import package_of
 from flowengine.errors import DefinitionError, FlowEngineError, ModelConfigError, did_you_mean
-from flowengine.flowfile.checks.agent_sources import models_of
-from flowengine.flowfile.checks.permissions import list_reach
-from flowengine.flowfile.loader import load_flow
-from flowengine.flowfile.project.project import Project, project_of
-from flowengine.flowfile.schema.flow_file import FlowSpec
-from flowengine.journal.stores import without_password
-from flowengine.models.definitions import find_key_source, find_meaning
-from flowengine.models.dotenv import dotenv_name, find_dotenv, is_planted, load_environment, read_environment
-from flowengine.models.model_probe import ProbePlace, probe
-from flowengine.models.open import DefaultModel, default_model, served_natively
-from flowengine.models.vendor_choice import default_vendor
-from flowengine.models.vendors import OTHERS, VENDORS, ProviderSettings, is_stand_in, packaged_vendors
+from flowengine.flowfile import load_flow
+from flowengine.flowfile.checks import list_reach, models_of
+from flowengine.flowfile.project import Project, project_of
+from flowengine.flowfile.schema import FlowSpec
+from flowengine.journal import without_password
+from flowengine.models import (
+    OTHERS,
+    VENDORS,
+    DefaultModel,
+    ProbePlace,
+    ProviderSettings,
+    default_model,
+    default_vendor,
+    dotenv_name,
+    find_dotenv,
+    find_key_source,
+    find_meaning,
+    is_planted,
+    is_stand_in,
+    load_environment,
+    packaged_vendors,
+    probe,
+    read_environment,
+    served_natively,
+)
 from flowengine.version import DISTRIBUTION, EXTRAS, __version__, install_hint, missing_modules
-
-__all__ = ["command"]
 
 
 class DoctorFinding(NamedTuple):
@@ -249,7 +260,7 @@ def _check_notify(environ: Mapping[str, str], project: Project) -> Iterator[Doct
     """Checks the notification settings of the project."""
     if project.notify is None:
         return
-    from flowengine.nodes.notify.links import find_signer  # Few projects tell anybody.
+    from flowengine.nodes.notify import find_signer  # Few projects tell anybody.
 
     channels = ", ".join(f"{name} ({each.type})" for name, each in project.notify.channels.items()) or "no channel"
     try:

@@ -14,21 +14,31 @@ from flowengine.cli.ending import INTERRUPTED, run_until_interrupted
 from flowengine.cli.options import FiniteRange, duration, open_journal, store_option, strict_limits_option
 from flowengine.cli.run_rows import RowMeter, how_to_go_on, pace_of
 from flowengine.cli.terminal import Results, complain, format_table
-from flowengine.core.budget import Budget
-from flowengine.core.output_file import tells_refusals, write_output
-from flowengine.evals.eval_file import load_eval
-from flowengine.evals.eval_init import write_eval
-from flowengine.evals.eval_report import EvalReport, make_report, parse_bounds
-from flowengine.evals.eval_run import EvalRun
-from flowengine.evals.eval_sets import EvalSet, find_set, list_sets, load_set
-from flowengine.evals.git_version import PREFIX, revision_of, tree_at
-from flowengine.evals.report_formats import report_lines, to_annotations, to_json, to_junit, to_markdown
+from flowengine.core import Budget, tells_refusals, write_output
+from flowengine.evals import (
+    PREFIX,
+    EvalReport,
+    EvalRun,
+    EvalSet,
+    find_set,
+    list_sets,
+    load_eval,
+    load_set,
+    make_report,
+    parse_bounds,
+    report_lines,
+    require_statistics,
+    revision_of,
+    to_annotations,
+    to_json,
+    to_junit,
+    to_markdown,
+    tree_at,
+    write_eval,
+)
 from flowengine.evals.report_page import report_page
-from flowengine.evals.score_statistics import require_statistics
 from flowengine.flow import Flow
-from flowengine.models.dotenv import load_environment
-
-__all__ = ["command"]
+from flowengine.models import load_environment
 
 
 class _FileFirst(click.Group):

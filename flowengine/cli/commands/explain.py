@@ -9,9 +9,7 @@ import click
 
 from flowengine.cli.terminal import Results, complain
 from flowengine.errors import did_you_mean
-from flowengine.flowfile.checks.codes import CODES
-
-__all__ = ["explain_command", "schema_command"]
+from flowengine.flowfile.checks import CODES
 
 
 @click.command("explain")
@@ -48,11 +46,11 @@ def schema_command(kind: str) -> int:
     `# yaml-language-server: $schema=flow.schema.json`
     """
     if kind == "eval":
-        from flowengine.evals.eval_file import eval_schema  # It needs scorers and judges.
+        from flowengine.evals import eval_schema  # It needs scorers and judges.
 
         Results().value(eval_schema())
         return 0
-    from flowengine.flowfile.schema.editor_schema import json_schema  # It needs every kind of node.
+    from flowengine.flowfile.schema import json_schema  # It needs every kind of node.
 
     Results().value(json_schema(complain))
     return 0

@@ -15,12 +15,10 @@ from flowengine.cli.options import open_journal, store_option
 from flowengine.cli.run_access import ReadingCommand, read
 from flowengine.cli.run_selection import Selection, selection
 from flowengine.cli.terminal import Results, complain, put_lines
-from flowengine.core.output_file import write_output
-from flowengine.engine.ports import JournalStore
-from flowengine.models.http.status_errors import show_address
-from flowengine.runtime.telemetry.spans import Span, spans_of
-
-__all__ = ["lines_of", "write_page"]
+from flowengine.core import write_output
+from flowengine.engine import JournalStore
+from flowengine.models.http import show_address
+from flowengine.runtime.telemetry import Span, spans_of
 
 # --- Spans as lines of JSON: an exporter that needs no SDK and no collector
 
@@ -66,7 +64,7 @@ def export_command(selected: Selection, limit: int | None, file: str | None, unm
 
 def write_page(journal: JournalStore, words: Mapping[str, str], file: str | None, *, unmasked: bool) -> int:
     """Write the page of these runs (run → how it stands); 1 where some of several cannot be read."""
-    from visualize.viewer.bundle import run_file, runs_file  # A trace needs no page.
+    from visualize.viewer import run_file, runs_file  # A trace needs no page.
 
     results = Results()
     if not words:
@@ -116,7 +114,7 @@ def telemetry_command(
 
 
 def _send(traces: Sequence[Sequence[Span]], url: str) -> int:
-    from flowengine.runtime.telemetry.otel import send  # Only where it is asked for.
+    from flowengine.runtime.telemetry import send  # Only where it is asked for.
 
     delivery, address = send(traces, url), show_address(url)
     if delivery.problem:

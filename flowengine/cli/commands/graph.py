@@ -13,18 +13,16 @@ import click
 from flowengine.cli.options import open_journal, store_option
 from flowengine.cli.run_access import read
 from flowengine.cli.terminal import Results
-from flowengine.core.output_file import write_output
+from flowengine.core import write_output
 from flowengine.errors import RunNotFoundError, did_you_mean
 from flowengine.flow import Flow
-from flowengine.flowfile.loader import load_flow
-from flowengine.flowfile.project.project import find_project
-from flowengine.journal.value_types import reading_record
+from flowengine.flowfile import load_flow
+from flowengine.flowfile.project import find_project
+from flowengine.journal import reading_record
 from visualize.draw import FORMATS, render
 from visualize.picture import Picture, picture_of_run
 from visualize.style import Heat
 from visualize.svg import PAPERS, Paper, Theme
-
-__all__ = ["command"]
 
 _SUFFIXES: Final = {**{f".{form}": form for form in FORMATS}, ".gv": "dot", ".mmd": "mermaid"}
 
@@ -92,7 +90,7 @@ def _draw(what: str, look: Callable[[Picture], bytes], store: str | None, risks:
 
 def _draw_risks(picture: Picture, file: str) -> Picture:
     from flowengine.cli.risks import draw_risk_paths  # Loads networkx.
-    from flowengine.flowfile.risks.risk_paths import risk_paths_of
+    from flowengine.flowfile.risks import risk_paths_of
 
     project = find_project(file)
     return draw_risk_paths(picture, risk_paths_of(load_flow(file, project=project), project))

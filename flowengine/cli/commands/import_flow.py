@@ -10,8 +10,6 @@ import click
 from flowengine.cli.terminal import Results, complain
 from flowengine.errors import InputError
 
-__all__ = ["command"]
-
 _SHOWN: Final = 20
 
 
@@ -33,10 +31,15 @@ def command(
     lost.
     """
     from flowengine.cli.commands.validate import check_with_models
-    from flowengine.importers.formats import FORMATS, find_sources, read_source
-    from flowengine.importers.import_report import format_counts
-    from flowengine.importers.project_writer import find_asks, write_project
-    from flowengine.importers.source_tree import SourceTree
+    from flowengine.importers import (
+        FORMATS,
+        SourceTree,
+        find_asks,
+        find_sources,
+        format_counts,
+        read_source,
+        write_project,
+    )
 
     where = Path(source)
     if not where.exists():

@@ -16,12 +16,9 @@ import click
 
 import flowengine
 from flowengine.cli.terminal import complain
-from flowengine.core.json_values import dumps
-from flowengine.core.output_file import tells_refusals, write_output
+from flowengine.core import dumps, tells_refusals, write_output
 from flowengine.errors import InputError, did_you_mean
-from flowengine.flowfile.schema.editor_schema import json_schema
-
-__all__ = ["command", "examples_folder"]
+from flowengine.flowfile.schema import json_schema
 
 SCHEMA: Final = ".flowengine/flow-v1.schema.json"
 _COMPANION_FILES: Final = {

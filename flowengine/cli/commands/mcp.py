@@ -13,12 +13,10 @@ import click
 from flowengine.cli.environment import find_account
 from flowengine.cli.options import DURABILITIES, duration, format_store, open_journal, store_option
 from flowengine.cli.terminal import complain
-from flowengine.engine.ports import Durability, JournalStore
-from flowengine.flowfile.project.project import project_of
-from flowengine.models.dotenv import load_environment
+from flowengine.engine import Durability, JournalStore
+from flowengine.flowfile.project import project_of
+from flowengine.models import load_environment
 from flowengine.version import install_hint, missing_modules
-
-__all__ = ["command"]
 
 _GRACE: Final = 1.0
 """Seconds that runs may take to end once the client has closed its end: it kills who stays."""
@@ -55,8 +53,8 @@ def command(flows: tuple[str, ...], patience: float, on_cancel: str, store: str 
 
 
 async def _serve(store: JournalStore, flows: list[str], patience: float, on_cancel: str) -> None:
-    from flowengine.web.mcp.mcp_server import McpSettings, make_mcp_server, serve_stdio
-    from flowengine.web.service.flow_service import FlowService  # Needs its extra.
+    from flowengine.web.mcp import McpSettings, make_mcp_server, serve_stdio
+    from flowengine.web.service import FlowService  # Needs its extra.
 
     settings = McpSettings(patience, "detach" if on_cancel == "detach" else "cancel", find_account())
     flow_service = FlowService(store, flows, environ=load_environment(), grace=_GRACE)

@@ -15,16 +15,14 @@ import click
 
 from flowengine.cli.options import open_journal, store_option
 from flowengine.cli.terminal import Results, complain, format_table
-from flowengine.core.json_values import to_json_value
-from flowengine.engine.ports import JournalStore
+from flowengine.core import to_json_value
+from flowengine.engine import JournalStore
 from flowengine.errors import did_you_mean
-from flowengine.journal.run_index import run_index_of
+from flowengine.journal import run_index_of
 
 if TYPE_CHECKING:
-    from flowengine.agents.memory.database import SQLDatabase
-    from flowengine.agents.memory.scopes.memories import MemoryScope
-
-__all__ = ["command"]
+    from flowengine.agents.memory import SQLDatabase
+    from flowengine.agents.memory.scopes import MemoryScope
 
 _SESSION: Final = "session"
 _CONTEXT: Final = "context:"
@@ -51,7 +49,7 @@ class _Places:
         sessions = sorted(run_index_of(self._store).read_kept(_SESSION).items())
         scopes = [_Memory(_SESSION, name, len(entry.get("conversation", ()))) for name, entry in sessions]
         if self._memories is not None:
-            from flowengine.agents.memory.scopes.kept_scopes import list_scopes
+            from flowengine.agents.memory.scopes import list_scopes
 
             scopes += [
                 _Memory(each.scope.value, each.scope_id, each.entries, each.last.date().isoformat())
@@ -63,7 +61,7 @@ class _Places:
         if scope.kind == _SESSION or self._memories is None:
             whole: Mapping[str, Any] = to_json_value(self._store.recall(_SESSION, scope.name))
             return [{key.lstrip("="): value for key, value in whole.items()}]
-        from flowengine.agents.memory.scopes.kept_scopes import read_scope
+        from flowengine.agents.memory.scopes import read_scope
 
         return anyio.run(read_scope, self._memories, _scope_of(scope), scope.name)
 
@@ -71,7 +69,7 @@ class _Places:
         if scope.kind == _SESSION or self._memories is None:
             self._store.revise(_SESSION, scope.name, lambda _: None)
             return
-        from flowengine.agents.memory.scopes.kept_scopes import remove_scope
+        from flowengine.agents.memory.scopes import remove_scope
 
         anyio.run(remove_scope, self._memories, _scope_of(scope), scope.name)
 
@@ -93,7 +91,7 @@ class _Places:
 
 
 def _scope_of(scope: _Memory) -> MemoryScope:
-    from flowengine.agents.memory.scopes.memories import MemoryScope
+    from flowengine.agents.memory.scopes import MemoryScope
 
     return MemoryScope(scope.kind)
 
@@ -185,7 +183,7 @@ def _remove_context(places: _Places, sessions: Sequence[_Memory], context: str, 
 
 
 def _open(store: JournalStore, memory: str | None) -> _Places:
-    from flowengine.flowfile.project.project import find_project
+    from flowengine.flowfile.project import find_project
 
     path = memory or str(find_project().root / ".flowengine" / "memory.db")
     is_file = ":" not in path
@@ -193,7 +191,7 @@ def _open(store: JournalStore, memory: str | None) -> _Places:
         if memory is not None:
             raise click.UsageError(f"there is no memory at {path}")
         return _Places(store, None)
-    from flowengine.agents.memory.open_database import open_memory
+    from flowengine.agents.memory import open_memory
 
     return _Places(store, open_memory(path))
 

@@ -9,19 +9,24 @@ import click
 
 from flowengine.cli.environment import read_model_facts
 from flowengine.cli.terminal import Results, complain, format_count, format_table
-from flowengine.core.context import EMPTY
+from flowengine.core import EMPTY
 from flowengine.errors import ModelConfigError
-from flowengine.flowfile.project.project import Project, find_project
-from flowengine.models.capabilities import Capabilities, SaidCapabilities
-from flowengine.models.capability_lookup import capabilities_of
-from flowengine.models.definitions import KeySource, find_key_source
-from flowengine.models.http.vendor_traits import traits_of
-from flowengine.models.open import served_natively
-from flowengine.models.pricing import Price, listed_entry
-from flowengine.models.vendors import is_packaged, vendor_named
-from flowengine.models.worst_case import KnownModel, ModelFacts
-
-__all__ = ["command"]
+from flowengine.flowfile.project import Project, find_project
+from flowengine.models import (
+    Capabilities,
+    KeySource,
+    KnownModel,
+    ModelFacts,
+    Price,
+    SaidCapabilities,
+    capabilities_of,
+    find_key_source,
+    is_packaged,
+    listed_entry,
+    served_natively,
+    vendor_named,
+)
+from flowengine.models.http import traits_of
 
 
 class ListedModel(NamedTuple):

@@ -13,20 +13,15 @@ import click
 from flowengine.cli.environment import read_model_facts
 from flowengine.cli.options import FiniteRange, gather_inputs
 from flowengine.cli.terminal import Results, complain, format_count, format_dollars, format_table
-from flowengine.core.context import EMPTY
-from flowengine.core.file_keeper import FileKeeper
+from flowengine.core import EMPTY, FileKeeper
 from flowengine.errors import FlowError
-from flowengine.flowfile.checks.agent_sources import check_models, describe_unnamed, vendors_of
-from flowengine.flowfile.estimate.bounds import FlowBound, NodeBound, bound_of
-from flowengine.flowfile.estimate.cost_bound import Most
-from flowengine.flowfile.estimate.plan_report import batch_data, notes_of, to_data
-from flowengine.flowfile.loader import load_flow
-from flowengine.flowfile.project.project import Project, find_project
-from flowengine.flowfile.schema.flow_file import FlowSpec
-from flowengine.models.worst_case import KnownModel
-from flowengine.nodes.run_inputs import REQUIRED, InputField, checked_inputs, take_files
-
-__all__ = ["command", "lines_of"]
+from flowengine.flowfile import load_flow
+from flowengine.flowfile.checks import check_models, describe_unnamed, vendors_of
+from flowengine.flowfile.estimate import FlowBound, Most, NodeBound, batch_data, bound_of, notes_of, to_data
+from flowengine.flowfile.project import Project, find_project
+from flowengine.flowfile.schema import FlowSpec
+from flowengine.models import KnownModel
+from flowengine.nodes import REQUIRED, InputField, checked_inputs, take_files
 
 # --- The bounds as lines
 
@@ -163,7 +158,7 @@ def command(
     rows = None
     if data is not None:
         from flowengine.cli.plan_rows import bound_rows  # Few plans have rows.
-        from flowengine.evals.data_file import open_data, parse_mapping
+        from flowengine.evals import open_data, parse_mapping
 
         table = open_data(data, _fields_of(spec, is_whole=True), parse_mapping(mapping), values)
         rows = bound_rows(table, lambda inputs: bound_of(spec, facts, inputs=inputs, model=model))
@@ -197,7 +192,7 @@ def command(
 
 def _print_risks(spec: FlowSpec, project: Project, as_json: bool) -> int:
     from flowengine.cli.risks import list_risk_paths, risk_paths_as_data  # Loads networkx.
-    from flowengine.flowfile.risks.risk_paths import risk_paths_of
+    from flowengine.flowfile.risks import risk_paths_of
 
     results, ways = Results(), risk_paths_of(spec, project)
     if as_json:
@@ -217,8 +212,8 @@ def _print_change(
 ) -> None:
     """Prints what changed since a revision; a new flow is compared with nothing."""
     from flowengine.cli.plan_change import change_as_data, change_as_markdown, list_change  # Few plans compare.
-    from flowengine.evals.git_version import PREFIX, NotThereError, revision_of, tree_at
-    from flowengine.flowfile.estimate.bound_change import compare_bounds
+    from flowengine.evals import PREFIX, NotThereError, revision_of, tree_at
+    from flowengine.flowfile.estimate import compare_bounds
 
     if not against.startswith(PREFIX):
         raise click.UsageError(f"--against takes a revision, as in {PREFIX}main; found '{against}'")

@@ -24,13 +24,11 @@ from flowengine.cli.options import (
     store_option,
 )
 from flowengine.cli.terminal import Results, complain, format_span, format_table
-from flowengine.runtime.queue.status import QueueStatus, WorkerStatus, problems_of, queues_of, workers_of
+from flowengine.runtime.queue import QueueStatus, WorkerStatus, problems_of, queues_of, workers_of
 
 if TYPE_CHECKING:
-    from flowengine.journal.postgres.store import PostgresStore
-    from flowengine.runtime.run import RunOptions
-
-__all__ = ["cancel_command", "queue_command", "submit_command", "workers_command"]
+    from flowengine.journal.postgres import PostgresStore
+    from flowengine.runtime import RunOptions
 
 # --- `flowengine submit`
 
@@ -104,8 +102,8 @@ def submit_command(
         raise click.UsageError("id, inputs, session and labels of a run that goes on are those of its start")
     results = Results()
     with open_journal(store) as journal:
-        from flowengine.runtime.local.local import new_run_id
-        from flowengine.runtime.queue.run_queue import queue_store, requeue  # Needs its extra.
+        from flowengine.runtime.local import new_run_id
+        from flowengine.runtime.queue import queue_store, requeue  # Needs its extra.
 
         place = queue_store(journal)
         if reference is not None:
@@ -114,7 +112,7 @@ def submit_command(
                 again = partial(requeue, place, run_id, queue=queue, priority=priority, at=at)
                 anyio.run(partial(again, allow_changed=allow_changed, settings=settings))
         else:
-            from flowengine.runtime.run import RunOptions
+            from flowengine.runtime import RunOptions
 
             when: dict[str, Any] = {"queue": queue or "default", "priority": priority or 0, "at": at}
             earlier = None if reuse is None else place.find(reuse)
@@ -136,8 +134,8 @@ def _submit(
 ) -> str:
     from flowengine.cli.options import gather_inputs
     from flowengine.flow import Flow
-    from flowengine.models.dotenv import load_environment
-    from flowengine.runtime.queue.run_queue import submit_runs
+    from flowengine.models import load_environment
+    from flowengine.runtime.queue import submit_runs
 
     with results.alone():  # Code that the flow names may print.
         plan = Flow.from_yaml(flow, model=options.settings.get("model"), environ=load_environment()).plan
@@ -162,10 +160,10 @@ def queue_command(names: tuple[str, ...], max_age: float | None, as_json: bool, 
     something for runs, runs have lost their job, or the oldest one is due for longer than --max-age.
     """
     with open_journal(store) as journal:
-        from flowengine.runtime.queue.run_queue import queue_store  # It says so where its extra is missing.
+        from flowengine.runtime.queue import queue_store  # It says so where its extra is missing.
 
         place = queue_store(journal)
-        from flowengine.runtime.queue.rescue import Orphans
+        from flowengine.runtime.queue import Orphans
 
         queues = queues_of(place, workers_of(place))
         orphans = {run_id: job.queue for run_id, job in Orphans(place).find().items()}
@@ -212,7 +210,7 @@ def workers_command(as_json: bool, store: str | None) -> int:
     A worker that gives none for half a minute is called silent; one that was killed is forgotten by the others then.
     """
     with open_journal(store) as journal:
-        from flowengine.runtime.queue.run_queue import queue_store  # Needs its extra.
+        from flowengine.runtime.queue import queue_store  # Needs its extra.
 
         workers = workers_of(queue_store(journal))
     results = Results()
@@ -246,7 +244,7 @@ def _format_worker(each: WorkerStatus) -> list[str]:
 def cancel_command(reference: str, store: str | None) -> int:
     """Stop RUN (an id, the start of one, or @last) in its queue, in its worker, or where it waits for a person."""
     with open_journal(store) as journal:
-        from flowengine.runtime.queue.run_queue import cancel, queue_store  # Needs its extra.
+        from flowengine.runtime.queue import cancel, queue_store  # Needs its extra.
 
         place = queue_store(journal)
         run_id = place.find(reference)

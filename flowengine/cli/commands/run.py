@@ -23,19 +23,16 @@ from flowengine.cli.options import (
 )
 from flowengine.cli.run_access import beginning, read
 from flowengine.cli.terminal import Results, complain
-from flowengine.core.json_values import parse_value
-from flowengine.engine.events import Event, RunFinished, RunStarted
-from flowengine.engine.ports import JournalStore
+from flowengine.core import parse_value
+from flowengine.engine import Event, JournalStore, RunFinished, RunStarted
 from flowengine.errors import DefinitionError
 from flowengine.flow import Flow
-from flowengine.flowfile.run_bundle import place_of
-from flowengine.models.dotenv import load_environment
-from flowengine.nodes.compiled_flow import CompiledFlow
+from flowengine.flowfile import place_of
+from flowengine.models import load_environment
+from flowengine.nodes import CompiledFlow
+from flowengine.runtime import Live, Run, RunOptions, settings_of
 from flowengine.runtime.local import local
-from flowengine.runtime.run import Live, Run, RunOptions, settings_of
 from visualize.progress import fold_events
-
-__all__ = ["load_flow_of_run", "resume_command", "resume_run", "run_command"]
 
 
 @click.command("run", context_settings={"allow_extra_args": True})

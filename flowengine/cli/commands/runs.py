@@ -15,16 +15,14 @@ from flowengine.cli.commands.test import to_test
 from flowengine.cli.options import open_journal, store_option
 from flowengine.cli.run_selection import Selection, selection
 from flowengine.cli.terminal import complain
-from flowengine.core.context import RunStatus
+from flowengine.core import RunStatus
 from flowengine.errors import FlowEngineError, JournalError, StoreUnavailableError
-from flowengine.runtime.queue.run_positions import ENDED, standing_of
+from flowengine.runtime.queue import ENDED, standing_of
 
 if TYPE_CHECKING:
     from procrastinate import App
 
-    from flowengine.journal.postgres.store import PostgresStore
-
-__all__ = ["cancel_runs", "command", "remove", "resume_runs"]
+    from flowengine.journal.postgres import PostgresStore
 
 # --- `flowengine runs rm`
 
@@ -85,7 +83,7 @@ def resume_runs(selected: Selection, queue: str | None, allow_changed: bool, dry
     """
 
     async def put_back(app: App, place: PostgresStore, run_id: str) -> str:
-        from flowengine.runtime.queue.run_queue import requeue
+        from flowengine.runtime.queue import requeue
 
         if queue is None and not isinstance(place.start_of(run_id).settings.get("queue"), str):
             raise JournalError(f"run {run_id} is of no queue: `flowengine resume {run_id}`, or --queue")
@@ -105,7 +103,7 @@ def cancel_runs(selected: Selection, dry_run: bool, store: str | None) -> int:
     """Stop runs of the queue that have not ended: RUNs (ids, starts of ids, or @last), or all that the filters find."""
 
     async def stop(app: App, place: PostgresStore, run_id: str) -> str:
-        from flowengine.runtime.queue.run_queue import cancel
+        from flowengine.runtime.queue import cancel
 
         if dry_run:
             is_there = place.status_of(run_id) == "waiting" or standing_of(place, run_id) is not None
@@ -130,7 +128,7 @@ def _act_on_runs(
     `of`: how a run may stand; `matching`: how those may stand that filters choose.
     """
     with open_journal(store) as journal:
-        from flowengine.runtime.queue.run_queue import open_queue, queue_store  # Needs its extra.
+        from flowengine.runtime.queue import open_queue, queue_store  # Needs its extra.
 
         place = queue_store(journal)
         selection = selected.choose(place)

@@ -21,23 +21,24 @@ from flowengine.cli.options import choose_store, format_store, open_journal, sto
 from flowengine.cli.run_access import ReadingCommand, format_command, read, records_of
 from flowengine.cli.run_selection import Selection, selection
 from flowengine.cli.terminal import Results, complain, format_table, put_lines
-from flowengine.core.file_keeper import BlobStore
-from flowengine.core.file_values import FileValue, clean_name, find_files
-from flowengine.core.output_file import tells_refusals, write_output
-from flowengine.engine.events import Event, RunStarted
-from flowengine.engine.ports import JournalStore
+from flowengine.core import BlobStore, FileValue, clean_name, find_files, tells_refusals, write_output
+from flowengine.engine import Event, JournalStore, RunStarted
 from flowengine.errors import InputError, JournalError, StoreCorruptError, StoreUnavailableError
-from flowengine.journal.blob_owners import blobs_of
-from flowengine.journal.run_export import mask_events, masked_notes, pack_run, read_files, store_run, unpack_runs
-from flowengine.journal.run_lookup import labels_of
-from flowengine.journal.run_notes import notes_of
-from flowengine.journal.sqlite.repair import Repair, repair_store
-from flowengine.journal.sqlite.store import SQLiteStore
-from flowengine.journal.stores import open_store
-from flowengine.journal.value_types import copying_values
-from visualize.viewer.parts import files_of_record, unique_files
-
-__all__ = ["export_run", "import_run", "list_files", "repair"]
+from flowengine.journal import (
+    blobs_of,
+    copying_values,
+    labels_of,
+    mask_events,
+    masked_notes,
+    notes_of,
+    open_store,
+    pack_run,
+    read_files,
+    store_run,
+    unpack_runs,
+)
+from flowengine.journal.sqlite import Repair, SQLiteStore, repair_store
+from visualize.viewer import files_of_record, unique_files
 
 # --- `flowengine runs repair`
 
@@ -148,7 +149,7 @@ class RunLines:
     def __iter__(self) -> Iterator[str]:
         masker = None
         if self._masked:
-            from flowengine.core.masking.masker import Masker  # Its patterns take a while to compile.
+            from flowengine.core.masking import Masker  # Its patterns take a while to compile.
 
             masker = Masker()
         for run_id in self._run_ids:
@@ -235,7 +236,7 @@ def _read_lines(file: str) -> Iterator[str]:
 def _drop_foreign_settings(events: list[Event]) -> list[Event]:
     """The run, which names no folder and no file of another machine, nor any of this one but below where we are, and
     which neither a worker nor a server takes up or shows to a caller: it was not submitted here."""
-    from flowengine.web.service.outcomes import CALLER  # Other commands need nothing of serving.
+    from flowengine.runtime.queue import CALLER  # Other commands need nothing of serving.
 
     started = events[0]
     assert isinstance(started, RunStarted)  # `unpack_runs` gives no other.

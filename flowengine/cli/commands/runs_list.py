@@ -21,13 +21,18 @@ from flowengine.cli.terminal import (
     format_span,
     format_table,
 )
-from flowengine.journal.run_digest import RunNotes
-from flowengine.journal.run_index import RunLine
-from flowengine.journal.run_lookup import RunQuery
-from flowengine.journal.run_notes import add_note, notes_of, parse_score, remove_note, set_mark, set_score
-from flowengine.runtime.run_listing import RunLister
-
-__all__ = ["format_notes", "list_runs", "note_run", "notes_to_object"]
+from flowengine.journal import (
+    RunLine,
+    RunNotes,
+    RunQuery,
+    add_note,
+    notes_of,
+    parse_score,
+    remove_note,
+    set_mark,
+    set_score,
+)
+from flowengine.runtime import RunLister
 
 _SHOWN: Final = 100
 """Runs that a terminal is shown by default."""

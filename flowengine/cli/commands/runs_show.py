@@ -25,31 +25,27 @@ from flowengine.cli.options import Reporting, open_journal, store_option
 from flowengine.cli.run_access import ReadingCommand, format_command, node_events, read, records_of
 from flowengine.cli.terminal import Results, format_clock, format_dollars, format_span, format_table, format_tokens
 from flowengine.cli.watch import follow, format_run_standing
-from flowengine.core.context import CAUSE_TEXTS
-from flowengine.core.json_values import dumps, format_value
-from flowengine.core.records import (
+from flowengine.core import (
+    CAUSE_TEXTS,
     ContextGathered,
     Decided,
     ModelCall,
     Receipt,
     Round,
     ToolCall,
+    dumps,
+    format_value,
 )
-from flowengine.engine.events import Event, NodeRecorded
-from flowengine.journal.run_digest import session_of
-from flowengine.journal.run_export import event_line
-from flowengine.journal.run_notes import notes_of
-from flowengine.runtime.queue.run_positions import standing_of
-from flowengine.runtime.run_listing import RunLister
+from flowengine.engine import Event, NodeRecorded
+from flowengine.journal import event_line, notes_of, session_of
+from flowengine.runtime import RunLister
+from flowengine.runtime.queue import standing_of
 from visualize.definition_lines import find_definition
 from visualize.edge_states import in_order
 from visualize.progress import NodeRow, Progress, fold_events
 from visualize.record_text import describe, explain_waits
-from visualize.viewer.panel_input import list_inputs
-from visualize.viewer.reading import Reading
+from visualize.viewer import Reading, list_inputs
 from visualize.why import explain_decision, explain_edges, explain_node, format_words
-
-__all__ = ["format_node", "show"]
 
 _MOST_EMBEDDED: Final = 3
 """Texts of a call for vectors that are printed: an index asks for those of hundreds of documents at once."""

@@ -13,13 +13,11 @@ import click
 
 from flowengine.cli.options import format_store, open_journal, store_option
 from flowengine.cli.terminal import Results, complain, format_table
-from flowengine.core.schedule import Schedule, ScheduleState
-from flowengine.engine.ports import JournalStore, RunInfo
+from flowengine.core import Schedule, ScheduleState
+from flowengine.engine import JournalStore, RunInfo
 from flowengine.errors import DefinitionError, InputError, did_you_mean
-from flowengine.flowfile.project.project import Project, find_project
-from flowengine.models.dotenv import load_environment
-
-__all__ = ["command"]
+from flowengine.flowfile.project import Project, find_project
+from flowengine.models import load_environment
 
 _UNSERVED: Final = 900.0
 """Seconds without a sign of the process that serves a schedule, after which it is said."""
@@ -61,7 +59,7 @@ def command(names: tuple[str, ...], count: int, as_json: bool, store: str | None
 
 def _describe(schedule: Schedule, store: JournalStore, count: int) -> dict[str, Any]:
     """Describes a schedule in JSON types; times include their zone."""
-    from flowengine.runtime.schedules.schedule_ticker import recall_state  # Commands are imported for their help, too.
+    from flowengine.runtime.schedules import recall_state  # Commands are imported for their help, too.
 
     state, last = recall_state(store, schedule.name), _find_last_run(store, schedule)
     return {
@@ -85,7 +83,7 @@ def _is_served(state: ScheduleState | None) -> bool:
 
 
 def _find_last_run(store: JournalStore, schedule: Schedule) -> RunInfo | None:
-    from flowengine.runtime.schedules.schedule_ticker import LABEL  # As above.
+    from flowengine.runtime.schedules import LABEL  # As above.
 
     return next((each for each in store.list() if each.labels.get(LABEL) == schedule.name), None)
 
@@ -96,8 +94,8 @@ def _format(schedule: Schedule, at: float) -> str:
 
 def _find_problem(schedule: Schedule, project: Project) -> str | None:
     """Explains why the schedule's flow cannot run with its inputs, as far as known without running it."""
-    from flowengine.flowfile.compile.compiler import load_plan  # As above.
-    from flowengine.nodes.run_inputs import checked_inputs
+    from flowengine.flowfile.compile import load_plan  # As above.
+    from flowengine.nodes import checked_inputs
 
     try:
         plan = load_plan(project.root / schedule.flow, environ=load_environment())

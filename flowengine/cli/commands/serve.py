@@ -31,17 +31,15 @@ from flowengine.cli.options import (
     store_option,
 )
 from flowengine.cli.terminal import Results, complain, format_table
-from flowengine.engine.ports import Durability, JournalStore
+from flowengine.engine import Durability, JournalStore
 from flowengine.errors import FlowEngineError
 from flowengine.flow import Flow
-from flowengine.flowfile.project.project import Project, find_project
-from flowengine.models.dotenv import load_environment, read_environment
-from flowengine.web.gate.safety import LOOPBACK, is_loopback
+from flowengine.flowfile.project import Project, find_project
+from flowengine.models import load_environment, read_environment
+from flowengine.web.gate import LOOPBACK, is_loopback
 
 if TYPE_CHECKING:
-    from flowengine.web.gate.api_keys import ApiKey
-
-__all__ = ["command", "keys_command"]
+    from flowengine.web.gate import ApiKey
 
 _WITHOUT_HEAD: Final = 2_000
 """Connections that have not sent the head of a request yet; the oldest beyond them is cut off."""
@@ -157,9 +155,8 @@ def _serve(
         raise click.UsageError(f"--no-keys goes with this machine's own addresses, and {host} can be reached by others")
     say = _LOG.info if log_format == "json" else complain
     with needing_extra("serve", "`flowengine serve`"):
-        from flowengine.runtime.run_driver import Admission
-        from flowengine.web.serving import ConnectionLimits, address_of, listen, serve
-        from flowengine.web.serving_app import make_serving_app
+        from flowengine.runtime import Admission
+        from flowengine.web import ConnectionLimits, address_of, listen, make_serving_app, serve
     _raise_file_limit()
     results = Results()
     project = find_project(flows[0])
@@ -225,7 +222,7 @@ def _announce(
         say("runs go into the queue: `flowengine worker` goes on with them")
     if no_keys:
         say("notice: it requires no key")
-    from flowengine.web.service.flow_inspection import nodes_with_shared_memory  # `keys` serves nothing.
+    from flowengine.web.service import nodes_with_shared_memory  # `keys` serves nothing.
 
     shared = [f"{name}: {path}" for name, flow in sorted(flows.items()) for path in nodes_with_shared_memory(flow)]
     if shared:
@@ -240,7 +237,7 @@ def _announce_budgets(
     budgeted = [key.caller.name for key in _ring(journal).list() if key.caller.budget_usd_day is not None]
     if not budgeted:
         return
-    from flowengine.web.service.flow_inspection import models_without_price
+    from flowengine.web.service import models_without_price
 
     environ = read_environment(project.root, load_environment())
     unpriced = sorted({each for flow in flows.values() for each in models_without_price(flow, project, environ)})
@@ -293,7 +290,7 @@ def list_keys(as_json: bool, store: str | None) -> int:
     results = Results()
     with open_journal(_choose_lasting_store(store)) as journal:
         keys = _ring(journal).list()
-        from flowengine.web.service.day_budgets import DayBudgets  # As above.
+        from flowengine.web.service import DayBudgets  # As above.
 
         spent = {key.caller.name: DayBudgets(journal).read_spending(key.caller.name) for key in keys}
     if as_json:
@@ -356,6 +353,6 @@ def _choose_lasting_store(store: str | None) -> str:
 
 
 def _ring(journal: Any) -> Any:
-    from flowengine.web.gate.api_keys import KeyRing  # Commands are imported for their help, too.
+    from flowengine.web.gate import KeyRing  # Commands are imported for their help, too.
 
     return KeyRing(journal)

@@ -9,13 +9,13 @@ from typing import Any
 import anyio
 import click
 
-from flowengine.agents.model_environment import open_model
-from flowengine.agents.settings import CallSettings
-from flowengine.agents.skills.check import check as checked
-from flowengine.agents.skills.measure import (
+from flowengine.agents import CallSettings, open_model
+from flowengine.agents.skills import (
     Choices,
     Chooser,
     Measured,
+    Skill,
+    SkillStore,
     Task,
     add_up,
     choose_by_model,
@@ -23,17 +23,14 @@ from flowengine.agents.skills.measure import (
     measure_choices,
     measure_skill,
 )
-from flowengine.agents.skills.sandbox.sandbox import Verdict, verdict
-from flowengine.agents.skills.skill import Skill
-from flowengine.agents.skills.skill_store import SkillStore
+from flowengine.agents.skills.check import check as checked
+from flowengine.agents.skills.sandbox import Verdict, verdict
 from flowengine.cli.environment import surroundings_of
 from flowengine.cli.terminal import Results, complain, format_table
-from flowengine.core.json_values import dumps, parse_json
+from flowengine.core import dumps, parse_json
 from flowengine.errors import did_you_mean
-from flowengine.flowfile.project.project import find_project, project_of
-from flowengine.models.model import Model
-
-__all__ = ["command"]
+from flowengine.flowfile.project import find_project, project_of
+from flowengine.models import Model
 
 _paths_argument = click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(file_okay=False))
 _json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")

@@ -17,19 +17,15 @@ import click
 from flowengine.cli.options import open_journal, store_option
 from flowengine.cli.run_access import ReadingCommand, read
 from flowengine.cli.terminal import Results, complain
-from flowengine.core.context import EMPTY
-from flowengine.core.output_file import tells_refusals, write_output
-from flowengine.engine.events import Event, RunStarted
+from flowengine.core import EMPTY, tells_refusals, write_output
+from flowengine.engine import Event, RunStarted
 from flowengine.errors import InputError
-from flowengine.journal.reused_records import unfold_reused
-from flowengine.journal.run_lookup import labels_of
-from flowengine.models.outbound import VARIABLE as REQUESTS
-from flowengine.testing.modes import MODES, Mode, choose_mode
+from flowengine.journal import labels_of, unfold_reused
+from flowengine.models import VARIABLE as REQUESTS
+from flowengine.testing import MODES, Mode, choose_mode
 
 if TYPE_CHECKING:
-    from flowengine.testing.flowtest import FlowTest
-
-__all__ = ["record_command", "test_command", "to_test"]
+    from flowengine.testing import FlowTest
 
 _SUFFIX = ".flowtest.yaml"
 
@@ -45,7 +41,7 @@ def test_command(paths: tuple[str, ...], cassettes: str | None) -> int:
 
     No model is asked unless a cassette records. Exit code 1 where a case fails, 2 where a file is wrong.
     """
-    from flowengine.testing.flowtest import load_flowtest
+    from flowengine.testing import load_flowtest
 
     os.environ.setdefault(REQUESTS, "0")
     results, mode = Results(), choose_mode(cassettes)
@@ -71,7 +67,7 @@ def list_flowtest_files(path: str) -> list[Path]:
 
 def _run_cases(test: FlowTest, mode: Mode, results: Results) -> int:
     """Run a file's cases; the number of those that fail."""
-    from flowengine.testing.cases import line_of, run_case
+    from flowengine.testing import line_of, run_case
 
     failed = 0
     for number, case in enumerate(test.cases):
@@ -104,7 +100,7 @@ def record_command(reference: str, output: str | None, store: str | None) -> int
     Nothing is asked again: every call of a run is in its record. Tests play the cassette back. Keys and
     headers do not get into it; what the prompts say does.
     """
-    from flowengine.testing.cassette_file import cassette_text, recorded_calls, write_cassette
+    from flowengine.testing import cassette_text, recorded_calls, write_cassette
 
     with open_journal(store) as journal:
         run = unfold_reused(read(journal, journal.find(reference)), partial(read, journal))
@@ -139,7 +135,7 @@ def to_test(
     It has the run's inputs, what models, tools, functions and people answered, and the outputs as expected, so that
     `flowengine test` runs it without asking anybody.
     """
-    from flowengine.testing.recorded_case import make_row, make_test
+    from flowengine.testing import make_row, make_test
 
     with open_journal(store) as journal:
         run_id = journal.find(reference)

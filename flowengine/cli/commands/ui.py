@@ -22,13 +22,11 @@ from flowengine.cli.options import (
     store_option,
 )
 from flowengine.cli.terminal import Results, complain
-from flowengine.engine.ports import Durability
-from flowengine.flowfile.project.project import project_of
-from flowengine.journal.stores import without_password
-from flowengine.models.dotenv import load_environment, read_environment
-from flowengine.web.gate.safety import LOOPBACK, is_loopback, make_token
-
-__all__ = ["command"]
+from flowengine.engine import Durability
+from flowengine.flowfile.project import project_of
+from flowengine.journal import without_password
+from flowengine.models import load_environment, read_environment
+from flowengine.web.gate import LOOPBACK, is_loopback, make_token
 
 
 @click.command("ui")
@@ -75,8 +73,7 @@ def command(
         raise click.UsageError("--token must have 16 characters or more")
     secret = token or make_token()
     with needing_extra("ui", "`flowengine ui`"):
-        from flowengine.web.app import make_app
-        from flowengine.web.serving import ConnectionLimits, address_of, listen, serve
+        from flowengine.web import ConnectionLimits, address_of, listen, make_app, serve
     listening = listen(host, port)
     address = f"{address_of(host, listening.getsockname()[1])}/?token={secret}"
     results, project = Results(), project_of(None)[0]

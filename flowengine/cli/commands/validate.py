@@ -12,13 +12,10 @@ from flowengine.cli.ending import format_excerpt
 from flowengine.cli.environment import read_model_facts
 from flowengine.cli.terminal import Results, complain
 from flowengine.errors import Diagnostic, FlowError
-from flowengine.flowfile.checks.agent_sources import describe_unnamed, vendors_of
-from flowengine.flowfile.flow_search import find_flow_files, find_yaml_files, says_flowengine
-from flowengine.flowfile.loader import check_file, load_flow
-from flowengine.flowfile.project.project import find_project
-from flowengine.models.worst_case import ModelFacts
-
-__all__ = ["check_with_models", "command", "list_flow_files"]
+from flowengine.flowfile import check_file, find_flow_files, find_yaml_files, load_flow, says_flowengine
+from flowengine.flowfile.checks import describe_unnamed, vendors_of
+from flowengine.flowfile.project import find_project
+from flowengine.models import ModelFacts
 
 Format = Literal["text", "json", "github"]
 

@@ -13,13 +13,10 @@ from flowengine.cli.options import FiniteRange, duration, open_journal, store_op
 from flowengine.cli.run_access import format_command
 from flowengine.cli.run_rows import RowMeter, pace_of
 from flowengine.cli.terminal import Results, complain, format_dollars, format_span, format_table
-from flowengine.core.budget import Budget
-from flowengine.core.json_values import parse_value
+from flowengine.core import Budget, parse_value
 from flowengine.errors import InputError
-from flowengine.evals.counterfactual import WhatIf, WhatIfReport, WhatIfRow
-from flowengine.models.dotenv import load_environment
-
-__all__ = ["command", "read_change"]
+from flowengine.evals import WhatIf, WhatIfReport, WhatIfRow
+from flowengine.models import load_environment
 
 _SHOWN = 20
 """Runs that are told of one by one."""

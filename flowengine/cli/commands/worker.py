@@ -27,13 +27,11 @@ from flowengine.cli.options import (
     store_option,
 )
 from flowengine.cli.terminal import escape_controls
-from flowengine.engine.events import Event
+from flowengine.engine import Event
 from flowengine.errors import FlowEngineError
-from flowengine.flowfile.project.project import find_project
-from flowengine.models.dotenv import load_environment
-from flowengine.runtime.queue.heartbeat import WorkerNotice
-
-__all__ = ["log_notice", "worker_log"]
+from flowengine.flowfile.project import find_project
+from flowengine.models import load_environment
+from flowengine.runtime.queue import WorkerNotice
 
 # --- The worker's log on stderr
 
@@ -163,8 +161,11 @@ def _work(
     with ExitStack() as stack:
         journal = stack.enter_context(open_journal(store))
         stack.enter_context(telemetry.sending(journal, lambda text: log_notice(WorkerNotice(text, "telemetry"))))
-        from flowengine.runtime.queue.run_queue import queue_store  # Needs its extra.
-        from flowengine.runtime.queue.worker import Pace, work
+        from flowengine.runtime.queue import (
+            Pace,
+            queue_store,  # Needs its extra.
+            work,
+        )
 
         place = queue_store(journal)
         settings: dict[str, Any] = {"queue": queue, "concurrency": concurrency, "takeovers": takeovers}
@@ -173,13 +174,15 @@ def _work(
             settings["health"] = stack.enter_context(_listen(health_host, health_port))
         project = find_project()
         if project.schedules and not until_idle:
-            from flowengine.runtime.schedules.worker_schedules import WorkerSchedules  # Few projects have schedules.
+            from flowengine.runtime.schedules import WorkerSchedules  # Few projects have schedules.
 
             settings["scheduled"] = WorkerSchedules(project.schedules, project.root)
             names = ", ".join(each.name for each in project.schedules)
             log_notice(WorkerNotice(f"serves the schedules {names}", "started"))
-        from flowengine.web.service.day_budgets import DayBudgets
-        from flowengine.web.service.run_booking import book_run  # Knows all of runs, which `--help` does without.
+        from flowengine.web.service import (
+            DayBudgets,
+            book_run,  # Knows all of runs, which `--help` does without.
+        )
 
         budgets = DayBudgets(journal)
 
@@ -208,7 +211,7 @@ def _refuse_wide_folder(root: Path) -> None:
 
 def _listen(host: str, port: int) -> socket.socket:
     with needing_extra("ui", "--health-port"):
-        from flowengine.runtime.queue.health import listen
+        from flowengine.runtime.queue import listen
     listening = listen(host, port)
     address, bound = f"[{host}]" if ":" in host else host, listening.getsockname()[1]
     log_notice(WorkerNotice(f"health and metrics on http://{address}:{bound}", "listening"))

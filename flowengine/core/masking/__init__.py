@@ -5,17 +5,11 @@ keys.
 
 Not covered: names of people and companies, postal addresses, dates of birth, numbers of accounts other than IBANs, of
 passports and identity cards, phone numbers of ten digits or fewer that stand bare, mail addresses with Chinese or
-Japanese letters, values that are cut in pieces or encoded twice, and secrets that have neither a known form nor a name
-such as `password:` before them. To mask those, add a recognizer of your own, or Presidio
+Japanese letters, values that are cut in pieces or encoded twice, and secrets that have neither a known form nor a
+name such as `password:` before them. To mask those, add a recognizer of your own, or Presidio
 (`flowengine.core.masking.masker`). A pattern is no proof: what must not leave should not be sent.
 """
 
-from __future__ import annotations
+from flowengine.core.lazy_face import open_face
 
-from collections.abc import Callable, Sequence
-from typing import Any, Final
-
-__all__ = ["MORE_RECOGNIZERS"]
-
-MORE_RECOGNIZERS: Final[list[Callable[[], Sequence[Any]]]] = []
-"""Further sources of recognizers for every masker that is made, such as the project of the working folder."""
+__getattr__, __dir__ = open_face(__name__, __file__)

@@ -14,8 +14,6 @@ from typing import Final
 
 from flowengine.core.secret_values import ESCAPE, replace_escape
 
-__all__ = ["Folded", "fold_text"]
-
 _FULL_WIDTH: Final = {0xFEE0 + code: code for code in range(0x21, 0x7F)} | {0x3000: 0x20, 0xA0: 0x20}
 _DASHES: Final = dict.fromkeys((0x2010, 0x2011, 0x2012, 0x2013, 0x2014, 0x2015, 0x2212, 0xFE63), 0x2D)
 

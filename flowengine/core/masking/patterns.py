@@ -16,8 +16,6 @@ from dataclasses import dataclass
 from ipaddress import AddressValueError, IPv6Address
 from typing import Final, NamedTuple, Protocol
 
-__all__ = ["MAX_PRIVATE_KEY", "MAY_HOLD", "PRIVATE_KEY", "PRIVATE_KEY_BEGINS", "FoundSpan", "Pattern", "Recognizer"]
-
 # --- Spans and recognizers
 
 

@@ -12,8 +12,6 @@ from psycopg.conninfo import conninfo_to_dict
 
 from flowengine.errors import StoreUnavailableError
 
-__all__ = ["explain_refusal", "parameters_of"]
-
 _REASONS: Final = (
     ("password", "refuses the user or the password; check them, or set PGPASSWORD or ~/.pgpass"),
     ("does not exist", "is not there; create the database and the user first"),

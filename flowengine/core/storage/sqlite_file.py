@@ -19,18 +19,6 @@ from typing import Final, NamedTuple, TypeVar
 
 from anyio import to_thread
 
-__all__ = [
-    "SQLITE_ERRORS",
-    "Identity",
-    "SQLiteFile",
-    "open_connection",
-    "primary_code",
-    "read_identity",
-    "reason_of",
-    "transaction",
-    "use_log",
-]
-
 T = TypeVar("T")
 
 SQLITE_ERRORS: Final = (sqlite3.Error, UnicodeError)

@@ -24,19 +24,6 @@ from flowengine.core.context import NodeView, NoOutputError
 from flowengine.core.templating.limits import Meter
 from flowengine.errors import TemplateError, did_you_mean
 
-__all__ = [
-    "Missing",
-    "describe_kind",
-    "each_of",
-    "kind_of",
-    "read_attribute",
-    "read_entry",
-    "read_item",
-    "read_sequence",
-    "shape_of",
-    "slice_of",
-]
-
 # --- Missing values
 
 _LONGEST_PATH: Final = 200

@@ -9,9 +9,6 @@ from flowengine.core.templating.access import Missing, describe_kind, read_attri
 from flowengine.core.templating.limits import Meter
 from flowengine.errors import TemplateError
 
-__all__ = ["Reader", "attribute_name", "check_integer", "check_number", "field_reader"]
-
-
 _LONGEST_PATH: Final = 200
 
 Reader = Callable[[Meter, Any], Any]

@@ -14,8 +14,6 @@ from flowengine.core.templating.access import Missing, describe_kind, kind_of
 from flowengine.core.templating.limits import MAX_INT_BITS, Meter
 from flowengine.errors import TemplateError
 
-__all__ = ["OPERATORS", "add", "negative", "positive"]
-
 Operator = Callable[[Meter, Any, Any], Any]
 
 

@@ -21,8 +21,6 @@ from flowengine.core.templating.text import enum_value, to_json
 from flowengine.core.values import number_key
 from flowengine.errors import TemplateError
 
-__all__ = ["compare_with", "compile_comparison", "contains", "equal", "identity_key", "is_true", "less", "sort_pairs"]
-
 NUMBERS: Final = frozenset({int, float, bool})
 _TEXT: Final = frozenset({str})
 _NATIVE: Final = frozenset({bool, int, float, str, type(None), list, dict, tuple})

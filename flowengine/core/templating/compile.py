@@ -21,8 +21,6 @@ from flowengine.core.templating.parse import lone_expression, parse_expression, 
 from flowengine.core.templating.text import to_text
 from flowengine.errors import TemplateError
 
-__all__ = ["compile_encoded", "compile_expression", "compile_predicate", "compile_template"]
-
 # --- Text and tags as closures
 
 Bind = Callable[[Frame, Any], None]

@@ -37,8 +37,6 @@ from flowengine.core.templating.parse import GUARDING_FILTERS, GUARDING_TESTS
 from flowengine.core.templating.text import excerpt, to_text
 from flowengine.errors import TemplateError
 
-__all__ = ["ExpressionCompiler"]
-
 _SHORT: Final = 10**18
 _MAX_SEEN: Final = 20
 _MAX_EXCERPT: Final = 300

@@ -23,8 +23,6 @@ from flowengine.core.templating.limits import MAX_INT_BITS, Meter
 from flowengine.core.templating.text import excerpt
 from flowengine.errors import TemplateError, did_you_mean
 
-__all__ = ["FILTERS", "TAKES_MISSING", "TESTS", "find_misfit"]
-
 # --- Tests of expressions (`x is defined`)
 
 Test = Callable[..., bool]

@@ -23,8 +23,6 @@ from flowengine.core.templating.compare import identity_key, less, sort_pairs
 from flowengine.core.templating.limits import MAX_ITEMS, Meter
 from flowengine.errors import TemplateError
 
-__all__ = ["LIST_FILTERS", "get_of", "listed_pairs", "range_of"]
-
 
 class Group(NamedTuple):
     """One group of `groupby`; it also unpacks (`for key, items in …`)."""

@@ -25,8 +25,6 @@ from flowengine.errors import TemplateError
 if TYPE_CHECKING:
     import regex
 
-__all__ = ["PARSING_FILTERS"]
-
 _STRUCTURE: Final = re.compile(r"[\[{,:]")
 _A_CALL: Final = 4
 """Steps that reading a text as JSON takes, however short it is."""

@@ -13,8 +13,6 @@ from flowengine.core.templating.limits import MAX_TEXT, Meter
 from flowengine.core.templating.text import to_json, to_text
 from flowengine.errors import TemplateError
 
-__all__ = ["TEXT_FILTERS"]
-
 _MOST_CHARS: Final = 100
 _WORD: Final = re.compile(r"\w+")
 _TITLE: Final = re.compile(r"[^-\s({\[<]+")

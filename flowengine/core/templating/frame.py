@@ -10,20 +10,6 @@ from flowengine.core.templating.limits import FUEL, MAX_TEXT, UNSEEN, Meter
 from flowengine.core.values import FrozenDict, MixedDict
 from flowengine.errors import TemplateError
 
-__all__ = [
-    "UNSET",
-    "Bindings",
-    "Closure",
-    "Frame",
-    "Loop",
-    "Scope",
-    "Slot",
-    "computed_path",
-    "follow",
-    "local_path",
-    "outer_path",
-]
-
 UNSET: Final = object()
 """In the slot of a name that no `set` has reached yet."""
 

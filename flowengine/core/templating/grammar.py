@@ -22,8 +22,6 @@ from flowengine.core.templating.frame import Loop
 from flowengine.core.templating.limits import MAX_BRACKETS, MAX_DEPTH, MAX_SOURCE, MAX_TOKENS
 from flowengine.errors import TemplateSyntaxError, did_you_mean
 
-__all__ = ["METHODS", "Source", "expression_tree", "has_tags", "template_tree"]
-
 _ENVIRONMENT: Final = Environment(autoescape=False, optimized=False, cache_size=0)
 _DIGITS: Final = re.compile(r"[0-9_]+")
 _SPACE: Final = re.compile(r"\s*")

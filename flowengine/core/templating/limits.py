@@ -20,20 +20,6 @@ import anyio
 
 from flowengine.errors import OverdueError, TemplateError
 
-__all__ = [
-    "FUEL",
-    "MAX_BRACKETS",
-    "MAX_DEPTH",
-    "MAX_INT_BITS",
-    "MAX_ITEMS",
-    "MAX_SOURCE",
-    "MAX_TEXT",
-    "MAX_TOKENS",
-    "MAX_VALUE_DEPTH",
-    "UNSEEN",
-    "Meter",
-]
-
 MAX_SOURCE: Final = 1_000_000
 """Characters of a template's source."""
 MAX_TOKENS: Final = 20_000

@@ -16,16 +16,6 @@ from jinja2 import nodes
 
 from flowengine.core.templating.grammar import METHODS, Source, expression_tree, template_tree
 
-__all__ = [
-    "GUARDING_FILTERS",
-    "GUARDING_TESTS",
-    "ParsedTemplate",
-    "Reference",
-    "lone_expression",
-    "parse_expression",
-    "parse_template",
-]
-
 # --- Names that a template reads from outside
 
 GUARDING_FILTERS: Final = frozenset({"d", "default", "select", "reject"})

@@ -20,8 +20,6 @@ from flowengine.core.templating.access import Missing, describe_kind, shape_of
 from flowengine.core.templating.limits import MAX_INT_BITS, MAX_TEXT, MAX_VALUE_DEPTH, Meter
 from flowengine.errors import TemplateError
 
-__all__ = ["excerpt", "to_json", "to_text"]
-
 _RESULTS: Final = (LLMResult, RoutingResult, EvaluationResult)
 _A_CALL: Final = 4
 """Steps that printing a value as JSON takes beside those of its parts."""

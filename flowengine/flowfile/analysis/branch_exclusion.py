@@ -25,9 +25,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
-from flowengine.engine.graph import ON_ERROR, Graph
-
-__all__ = ["BranchExclusion"]
+from flowengine.engine import ON_ERROR, Graph
 
 _ROOT: Final = 0
 _KEPT: Final = 4

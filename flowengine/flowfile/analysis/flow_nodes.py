@@ -13,12 +13,24 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from typing_extensions import TypeIs
 
-from flowengine.flowfile.schema.agent_settings import AgentRouting, AgentSettings, AgentSpec, ModelSettings
-from flowengine.flowfile.schema.flow_file import FlowSpec, InputSpec
-from flowengine.flowfile.schema.keys import BoundedKeys, NodeKeys, OwnRoute, RetrySpec, WorkKeys, routes_to
-from flowengine.flowfile.schema.node_kinds import BodyKeys, NodeSpec
-from flowengine.flowfile.yaml.positions import KeyPath
-from flowengine.models.call_options import OF_GENERATING, OPTIONS
+from flowengine.flowfile.schema import (
+    AgentRouting,
+    AgentSettings,
+    AgentSpec,
+    BodyKeys,
+    BoundedKeys,
+    FlowSpec,
+    InputSpec,
+    ModelSettings,
+    NodeKeys,
+    NodeSpec,
+    OwnRoute,
+    RetrySpec,
+    WorkKeys,
+    routes_to,
+)
+from flowengine.flowfile.yaml import KeyPath
+from flowengine.models import OF_GENERATING, OPTIONS
 
 if TYPE_CHECKING:
     from flowengine.flowfile.kinds.agent_kind import AgentNodeSpec
@@ -33,48 +45,6 @@ if TYPE_CHECKING:
     from flowengine.flowfile.kinds.routing_kind import RoutingNodeSpec
     from flowengine.flowfile.kinds.subflow_kind import SubflowNodeSpec
     from flowengine.flowfile.kinds.tool_kind import ToolNodeSpec
-
-__all__ = [
-    "Leads",
-    "NodePath",
-    "SpecLevel",
-    "agent_of",
-    "agent_path",
-    "flows_in",
-    "holder_path",
-    "holders_of",
-    "home_of",
-    "is_agent",
-    "is_approval",
-    "is_asking",
-    "is_code_node",
-    "is_condition",
-    "is_evaluation",
-    "is_function",
-    "is_http",
-    "is_judging",
-    "is_loop",
-    "is_map_node",
-    "is_routing",
-    "is_subflow",
-    "is_tool",
-    "key_path",
-    "labels_of",
-    "level_of",
-    "levels_of",
-    "may_call",
-    "named_input",
-    "node_at",
-    "nodes_of",
-    "options_of",
-    "places_of",
-    "retry_of",
-    "routes_of",
-    "setting_of",
-    "settings_in",
-    "settings_of",
-    "timeout_of",
-]
 
 # --- The levels of a flow
 

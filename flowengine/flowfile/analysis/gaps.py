@@ -24,13 +24,9 @@ from flowengine.flowfile.analysis.flow_nodes import (
     routes_of,
 )
 from flowengine.flowfile.analysis.references import Cause, Use, causes_of, reads_of, strings_in, visible
-from flowengine.flowfile.checks.report import Nearest
-from flowengine.flowfile.schema.agent_settings import AgentSpec
-from flowengine.flowfile.schema.flow_file import FlowSpec
-from flowengine.flowfile.schema.keys import BoundedKeys
-from flowengine.flowfile.yaml.positions import KeyPath
-
-__all__ = ["Gaps", "gaps_of", "note_adrift"]
+from flowengine.flowfile.checks import Nearest
+from flowengine.flowfile.schema import AgentSpec, BoundedKeys, FlowSpec
+from flowengine.flowfile.yaml import KeyPath
 
 Effect: TypeAlias = Literal["waits", "leads", "gives"]
 """The part of a node that is not fully known: its predecessors, its targets, or its output."""

@@ -9,10 +9,8 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from flowengine.core.context import LLMResult
-from flowengine.core.node_traits import TRAITS
-from flowengine.core.templating.parse import lone_expression, parse_template
-from flowengine.core.values import is_map
+from flowengine.core import TRAITS, LLMResult, is_map
+from flowengine.core.templating import lone_expression, parse_template
 from flowengine.flowfile.analysis.flow_nodes import (
     NodePath,
     holders_of,
@@ -26,37 +24,25 @@ from flowengine.flowfile.analysis.flow_nodes import (
 )
 from flowengine.flowfile.analysis.gaps import gaps_of
 from flowengine.flowfile.analysis.references import last_of
-from flowengine.flowfile.compile.scope import EACH, LOOP_OUTPUT, ROUND
-from flowengine.flowfile.schema.flow_file import FlowSpec, InputSpec
-from flowengine.flowfile.schema.keys import (
+from flowengine.flowfile.compile import EACH, LOOP_OUTPUT, ROUND
+from flowengine.flowfile.schema import (
     BOOLEAN,
     EVALUATION,
     NUMBER,
     ROUTING,
     TEXT,
+    FlowSpec,
+    InputSpec,
+    NodeSpec,
     Shape,
     object_shape,
     shape_of_model,
 )
-from flowengine.flowfile.schema.node_kinds import NodeSpec
 
 if TYPE_CHECKING:
     from flowengine.flowfile.kinds.agent_kind import AgentNodeSpec
     from flowengine.flowfile.kinds.loop_kind import LoopNodeSpec
     from flowengine.flowfile.kinds.map_kind import MapNodeSpec
-
-__all__ = [
-    "NODE_FIELDS",
-    "input_shape",
-    "item_of",
-    "labels_of_value",
-    "lone_path",
-    "node_shape",
-    "outputs_schema",
-    "over_shape",
-    "shape_of",
-    "unknown_field",
-]
 
 NODE_FIELDS: Final = ("output", "result", "status", "error")
 _SCALARS: Final = {"string": "a text", "number": "a number", "integer": "a number", "boolean": "a boolean"}

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final, TypeAlias
 
-from flowengine.engine.graph import ON_ERROR, Edge, Graph, sort_topologically
+from flowengine.engine import ON_ERROR, Edge, Graph, sort_topologically
 from flowengine.flowfile.analysis.branch_exclusion import BranchExclusion
 from flowengine.flowfile.analysis.flow_nodes import (
     NodePath,
@@ -29,21 +29,8 @@ from flowengine.flowfile.analysis.flow_nodes import (
 )
 from flowengine.flowfile.analysis.gaps import gaps_of
 from flowengine.flowfile.analysis.references import edges_of, vertices_of
-from flowengine.flowfile.schema.flow_file import FlowSpec
-from flowengine.flowfile.schema.node_kinds import BodyKeys, NodeSpec
-from flowengine.flowfile.yaml.positions import KeyPath
-
-__all__ = [
-    "EVALUATION",
-    "LAST",
-    "ROUTING",
-    "LevelAnalysis",
-    "ReachingDefinitions",
-    "masks_of",
-    "runs_of",
-    "without_cycles",
-    "writes_of",
-]
+from flowengine.flowfile.schema import BodyKeys, FlowSpec, NodeSpec
+from flowengine.flowfile.yaml import KeyPath
 
 # --- Who could have set a value last, before each node; and which of two writers have no order
 

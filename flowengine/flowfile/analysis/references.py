@@ -17,9 +17,9 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast
 
 from pydantic import BaseModel
 
-from flowengine.core.node_traits import TRAITS
-from flowengine.core.templating.parse import ParsedTemplate, Reference, parse_expression, parse_template
-from flowengine.engine.graph import ON_ERROR, Edge, Vertex
+from flowengine.core import TRAITS
+from flowengine.core.templating import ParsedTemplate, Reference, parse_expression, parse_template
+from flowengine.engine import ON_ERROR, Edge, Vertex
 from flowengine.errors import TemplateSyntaxError
 from flowengine.flowfile.analysis.flow_nodes import (
     NodePath,
@@ -36,32 +36,19 @@ from flowengine.flowfile.analysis.flow_nodes import (
     routes_of,
     settings_in,
 )
-from flowengine.flowfile.compile.scope import KNOWN_EVERYWHERE
-from flowengine.flowfile.schema.agent_settings import AgentSettings, McpServerSpec, ModelSettings
-from flowengine.flowfile.schema.fields import TextKind, is_code, text_fields
-from flowengine.flowfile.schema.flow_file import FlowSpec
-from flowengine.flowfile.schema.node_kinds import BodyKeys, NodeSpec
-from flowengine.flowfile.yaml.positions import KeyPath
-
-__all__ = [
-    "Cause",
-    "CodeUse",
-    "Reads",
-    "Scope",
-    "Text",
-    "Use",
-    "causes_of",
-    "code_of",
-    "edges_of",
-    "last_of",
-    "reads_of",
-    "servers_of",
-    "strings_in",
-    "texts_of",
-    "vertices_of",
-    "visible",
-]
-
+from flowengine.flowfile.compile import KNOWN_EVERYWHERE
+from flowengine.flowfile.schema import (
+    AgentSettings,
+    BodyKeys,
+    FlowSpec,
+    McpServerSpec,
+    ModelSettings,
+    NodeSpec,
+    TextKind,
+    is_code,
+    text_fields,
+)
+from flowengine.flowfile.yaml import KeyPath
 
 # --- the texts
 

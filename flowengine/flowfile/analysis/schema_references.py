@@ -6,10 +6,8 @@ from collections.abc import Collection, Iterable
 from typing import Any, Final, NamedTuple, cast
 from urllib.parse import unquote
 
-from flowengine.core.values import is_map
+from flowengine.core import is_map
 from flowengine.errors import did_you_mean
-
-__all__ = ["REFERENCES", "SchemaRoot"]
 
 REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
 _LATEST: Final = "https://json-schema.org/draft/2020-12/schema"

@@ -9,11 +9,9 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple, cast
 
-from flowengine.core.values import is_json_type, is_map
+from flowengine.core import is_json_type, is_map
 from flowengine.errors import did_you_mean
 from flowengine.flowfile.analysis.schema_references import REFERENCES, SchemaRoot
-
-__all__ = ["check_json_schema"]
 
 _TYPES: Final = ("string", "number", "integer", "boolean", "array", "object", "null")
 

@@ -11,11 +11,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
-from flowengine.core.context import EMPTY
-from flowengine.core.media_types import allows_media_type
-from flowengine.core.values import is_map
+from flowengine.core import EMPTY, allows_media_type, is_map
 from flowengine.errors import DefinitionError, Diagnostic, ModelConfigError, ProjectError
-from flowengine.flowfile.analysis.flow_nodes import (
+from flowengine.flowfile.analysis import (
     agent_of,
     agent_path,
     flows_in,
@@ -29,28 +27,21 @@ from flowengine.flowfile.analysis.flow_nodes import (
     settings_of,
 )
 from flowengine.flowfile.checks.report import Report
-from flowengine.flowfile.project.project import Project, ProjectProblem
-from flowengine.flowfile.schema.agent_settings import AgentSettings, AgentSpec, MemorySpec, ModelSettings
-from flowengine.flowfile.schema.flow_file import FlowSpec, InputSpec
-from flowengine.flowfile.schema.node_kinds import NodeSpec
-from flowengine.flowfile.yaml.positions import KeyPath
-from flowengine.models.attachments import IMAGES
-from flowengine.models.call_options import normalize_options
-from flowengine.models.vendors import is_stand_in
+from flowengine.flowfile.project import Project, ProjectProblem
+from flowengine.flowfile.schema import (
+    AgentSettings,
+    AgentSpec,
+    FlowSpec,
+    InputSpec,
+    MemorySpec,
+    ModelSettings,
+    NodeSpec,
+)
+from flowengine.flowfile.yaml import KeyPath
+from flowengine.models import IMAGES, is_stand_in, normalize_options
 
 if TYPE_CHECKING:
-    from flowengine.models.worst_case import KnownModel, ModelFacts
-
-__all__ = [
-    "attached_in_node",
-    "check_attachments",
-    "check_context",
-    "check_models",
-    "describe_unnamed",
-    "models_of",
-    "sources_of",
-    "vendors_of",
-]
+    from flowengine.models import KnownModel, ModelFacts
 
 # --- Checks of what agents draw on
 
@@ -82,8 +73,8 @@ def sources_of(spec: FlowSpec) -> Iterator[tuple[KeyPath, Any]]:
 
 
 def _check_memory(memory: MemorySpec, path: KeyPath, project: Project, report: Report) -> None:
-    from flowengine.agents.context.provider import ParameterError
-    from flowengine.flowfile.compile.agent_factory import memory_of
+    from flowengine.agents.context import ParameterError
+    from flowengine.flowfile.compile import memory_of
 
     try:
         memory_of(memory, project)
@@ -104,8 +95,7 @@ def _check_folder(folder: str, path: KeyPath, project: Project, report: Report) 
 
 def _check(entry: Any, path: KeyPath, project: Project, report: Report) -> None:
     # Imported here: providers come with the event loop's library, and most flows name none.
-    from flowengine.agents.context.factory import UnknownParameterError, make_provider, parse_entry
-    from flowengine.agents.context.provider import ParameterError
+    from flowengine.agents.context import ParameterError, UnknownParameterError, make_provider, parse_entry
 
     problems: list[ProjectProblem] = []
 
@@ -129,7 +119,7 @@ def _stand_in(*arguments: Any, **keywords: Any) -> None:
 
 
 def _code_of(error: DefinitionError) -> str:
-    from flowengine.agents.context.provider import MissingFileError, OutsideError
+    from flowengine.agents.context import MissingFileError, OutsideError
 
     return {MissingFileError: "FE510", OutsideError: "FE503"}.get(cast(Any, type(error)), "FE412")
 
@@ -187,7 +177,7 @@ def _check_options(spec: FlowSpec, facts: ModelFacts, stand_in: str | None, repo
         )
         if not node_options and not has_tools:
             continue
-        from flowengine.models.option_refusals import find_refusals  # Few flows set options.
+        from flowengine.models import find_refusals  # Few flows set options.
 
         path = key_path(node_path)
         for model in _asked_models(settings, facts, stand_in):

@@ -9,23 +9,21 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from flowengine.core.address_rules import AddressRule, allowed_url, origin_of, read_rule
-from flowengine.core.templating.parse import lone_expression, parse_template
+from flowengine.core import AddressRule, allowed_url, origin_of, read_rule
+from flowengine.core.templating import lone_expression, parse_template
 from flowengine.errors import DefinitionError, TemplateError, TemplateSyntaxError
-from flowengine.flowfile.analysis.flow_nodes import is_approval, is_http, key_path, nodes_of
+from flowengine.flowfile.analysis import is_approval, is_http, key_path, nodes_of
 from flowengine.flowfile.checks.report import Report
-from flowengine.flowfile.compile.scope import address, is_static
-from flowengine.flowfile.project.project import Project
+from flowengine.flowfile.compile import address, is_static
+from flowengine.flowfile.project import Project
 from flowengine.flowfile.recovery import STAND_IN_ADDRESS
-from flowengine.flowfile.schema.flow_file import FlowSpec
-from flowengine.flowfile.yaml.positions import KeyPath
+from flowengine.flowfile.schema import FlowSpec
+from flowengine.flowfile.yaml import KeyPath
 
 if TYPE_CHECKING:
     from flowengine.flowfile.kinds.http_kind import HttpNodeSpec
-    from flowengine.flowfile.schema.notify_keys import ChannelKeys
-    from flowengine.nodes.notify.channels import MailServer
-
-__all__ = ["check_addresses_of", "check_notified"]
+    from flowengine.flowfile.schema import ChannelKeys
+    from flowengine.nodes.notify import MailServer
 
 
 def check_addresses_of(spec: FlowSpec, project: Project, report: Report) -> None:
@@ -137,7 +135,7 @@ def _check_channel(channel: ChannelKeys, at: KeyPath, project: Project, report: 
 
 
 def _may_get(receiver: str, server: MailServer) -> bool:
-    from flowengine.nodes.notify.question_notice import check_mail_address
+    from flowengine.nodes.notify import check_mail_address
 
     try:
         return server.allows(check_mail_address(receiver))

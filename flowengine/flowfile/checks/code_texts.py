@@ -7,16 +7,12 @@ import builtins
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from flowengine.flowfile.analysis.flow_nodes import NodePath, is_code_node, key_path, nodes_of
-from flowengine.flowfile.analysis.gaps import gaps_of
-from flowengine.flowfile.analysis.references import Text
+from flowengine.flowfile.analysis import NodePath, Text, gaps_of, is_code_node, key_path, nodes_of
 from flowengine.flowfile.checks.report import Report
-from flowengine.flowfile.schema.flow_file import FlowSpec
+from flowengine.flowfile.schema import FlowSpec
 
 if TYPE_CHECKING:
     from flowengine.flowfile.kinds.code_kind import CodeNodeSpec
-
-__all__ = ["check_code_texts"]
 
 
 def check_code_texts(spec: FlowSpec, report: Report) -> None:

@@ -10,15 +10,20 @@ from collections.abc import Collection
 from itertools import chain
 
 from flowengine.errors import Diagnostic
-from flowengine.flowfile.analysis.flow_nodes import (
+from flowengine.flowfile.analysis import (
+    Text,
+    code_of,
+    gaps_of,
     is_approval,
     key_path,
     nodes_of,
+    note_adrift,
+    reads_of,
+    runs_of,
+    servers_of,
     settings_in,
+    texts_of,
 )
-from flowengine.flowfile.analysis.gaps import gaps_of, note_adrift
-from flowengine.flowfile.analysis.level_analysis import runs_of
-from flowengine.flowfile.analysis.references import Text, code_of, reads_of, servers_of, texts_of
 from flowengine.flowfile.checks.agent_sources import check_attachments, check_context, sources_of
 from flowengine.flowfile.checks.code_texts import check_code_texts
 from flowengine.flowfile.checks.names import check_bodies, check_decisions, check_names, check_switches
@@ -43,10 +48,8 @@ from flowengine.flowfile.checks.warnings import (
     warn_of_targets_behind_siblings,
 )
 from flowengine.flowfile.file_texts import Subflows
-from flowengine.flowfile.project.project import Project, project_of
-from flowengine.flowfile.schema.flow_file import FlowSpec
-
-__all__ = ["check_meaning"]
+from flowengine.flowfile.project import Project, project_of
+from flowengine.flowfile.schema import FlowSpec
 
 
 def check_meaning(

@@ -7,48 +7,45 @@ from typing import TYPE_CHECKING, Any, Final, get_args
 
 from jinja2 import nodes
 
-from flowengine.core.context import NodeStatus
-from flowengine.core.templating.parse import parse_expression, parse_template
-from flowengine.core.values import find_label
+from flowengine.core import NodeStatus, find_label
+from flowengine.core.templating import parse_expression, parse_template
 from flowengine.errors import TemplateSyntaxError
-from flowengine.flowfile.analysis.flow_nodes import (
+from flowengine.flowfile.analysis import (
+    NODE_FIELDS,
     NodePath,
+    Scope,
     SpecLevel,
+    Use,
+    gaps_of,
     holders_of,
     home_of,
+    input_shape,
     is_condition,
     is_loop,
     is_map_node,
     key_path,
     labels_of,
+    labels_of_value,
+    last_of,
     level_of,
     levels_of,
-    nodes_of,
-    places_of,
-)
-from flowengine.flowfile.analysis.gaps import gaps_of
-from flowengine.flowfile.analysis.inferred_shapes import (
-    NODE_FIELDS,
-    input_shape,
-    labels_of_value,
     node_shape,
+    nodes_of,
     over_shape,
+    places_of,
+    reads_of,
     shape_of,
     unknown_field,
+    visible,
 )
-from flowengine.flowfile.analysis.references import Scope, Use, last_of, reads_of, visible
 from flowengine.flowfile.checks.report import Report
-from flowengine.flowfile.compile.scope import ENGINE_KEYS, LOOP_OUTPUT, RESERVED, ROUND
-from flowengine.flowfile.schema.flow_file import FlowSpec
-from flowengine.flowfile.schema.keys import Shape
-from flowengine.flowfile.schema.node_kinds import NodeSpec
-from flowengine.flowfile.yaml.positions import KeyPath
+from flowengine.flowfile.compile import ENGINE_KEYS, LOOP_OUTPUT, RESERVED, ROUND
+from flowengine.flowfile.schema import FlowSpec, NodeSpec, Shape
+from flowengine.flowfile.yaml import KeyPath
 
 if TYPE_CHECKING:
     from flowengine.flowfile.kinds.loop_kind import LoopNodeSpec
     from flowengine.flowfile.kinds.map_kind import MapNodeSpec
-
-__all__ = ["check_bodies", "check_decisions", "check_names", "check_switches"]
 
 # --- Checks of what maps and loops say about their bodies
 

@@ -16,8 +16,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, cast
 from urllib.parse import unquote, urlsplit
 
 from flowengine.errors import DefinitionError
-from flowengine.flowfile.analysis.flow_nodes import (
+from flowengine.flowfile.analysis import (
+    CodeUse,
+    code_of,
     flows_in,
+    gaps_of,
     holder_path,
     is_agent,
     is_approval,
@@ -27,36 +30,30 @@ from flowengine.flowfile.analysis.flow_nodes import (
     is_tool,
     key_path,
     nodes_of,
+    servers_of,
     setting_of,
     settings_of,
 )
-from flowengine.flowfile.analysis.gaps import gaps_of
-from flowengine.flowfile.analysis.references import CodeUse, code_of, servers_of
 from flowengine.flowfile.checks.report import Report
-from flowengine.flowfile.project.code_names import CodeDefinition, Parameters, code_name, imports_in, names_in
-from flowengine.flowfile.project.project import Project, ProjectProblem
+from flowengine.flowfile.project import (
+    CodeDefinition,
+    Parameters,
+    Project,
+    ProjectProblem,
+    code_name,
+    imports_in,
+    names_in,
+)
 from flowengine.flowfile.recovery import STAND_IN_CODE
-from flowengine.flowfile.schema.agent_settings import AgentSettings, McpServerSpec
-from flowengine.flowfile.schema.fields import is_code
-from flowengine.flowfile.schema.flow_file import FlowSpec
-from flowengine.flowfile.yaml.positions import KeyPath
+from flowengine.flowfile.schema import AgentSettings, FlowSpec, McpServerSpec, is_code
+from flowengine.flowfile.yaml import KeyPath
 from flowengine.version import install_hint, missing_modules
 
 if TYPE_CHECKING:
-    from flowengine.agents.tools.mcp.server_settings import McpServer
+    from flowengine.agents.tools.mcp import McpServer
     from flowengine.flowfile.kinds.approval_kind import ApprovalNodeSpec
     from flowengine.flowfile.kinds.function_kind import FunctionNodeSpec
     from flowengine.flowfile.kinds.tool_kind import ToolNodeSpec
-
-__all__ = [
-    "check_approvals",
-    "check_code",
-    "check_servers",
-    "check_tools",
-    "is_allowed",
-    "list_reach",
-    "server_named",
-]
 
 # --- The server that a node names
 #
@@ -80,7 +77,7 @@ def server_named(spec: FlowSpec, project: Project, name: str) -> McpServer:
         if name not in project.mcp_servers:
             names = [*(each.name for each in servers), *project.mcp_servers]
             raise UnknownServerError(name, list(dict.fromkeys(names)))
-        from flowengine.agents.tools.mcp.server_settings import server_of  # The event loop's library comes with it.
+        from flowengine.agents.tools.mcp import server_of  # The event loop's library comes with it.
 
         return server_of({"name": name, **project.mcp_servers[name]})
     first, *others = of_file
@@ -263,9 +260,11 @@ def _check_tool_names(spec: FlowSpec, define: Define, project: Project, report: 
 
 def _list_skill_tools(project: Project, folders: Sequence[str], locale: str) -> Sequence[str]:
     """The tools that skills bring; of those that cannot be read that which all have."""
-    from flowengine.agents.skills.answers import skill_messages  # Few agents have skills and tools of their own.
-    from flowengine.agents.skills.disclosure import list_tools
-    from flowengine.agents.skills.skill_store import SkillStore
+    from flowengine.agents.skills import (
+        SkillStore,
+        list_tools,
+        skill_messages,  # Few agents have skills and tools of their own.
+    )
 
     try:
         skills = SkillStore([project.resolve(each) for each in folders], hidden=False).look().skills

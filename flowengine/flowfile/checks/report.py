@@ -8,13 +8,9 @@ from pathlib import Path
 from typing import Final
 
 from flowengine.errors import Diagnostic, did_you_mean
-from flowengine.flowfile.analysis.flow_nodes import NodePath, node_at
-from flowengine.flowfile.analysis.references import Text, Use
-from flowengine.flowfile.schema.fields import shorten_message
-from flowengine.flowfile.schema.flow_file import FlowSpec
-from flowengine.flowfile.yaml.positions import KeyPath
-
-__all__ = ["Nearest", "Report"]
+from flowengine.flowfile.analysis import NodePath, Text, Use, node_at
+from flowengine.flowfile.schema import FlowSpec, shorten_message
+from flowengine.flowfile.yaml import KeyPath
 
 # --- The nearest known name, for as long as that costs little
 

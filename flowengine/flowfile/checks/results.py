@@ -12,7 +12,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from flowengine.flowfile.analysis.flow_nodes import (
+from flowengine.flowfile.analysis import (
+    EVALUATION,
+    LAST,
+    ROUTING,
+    LevelAnalysis,
+    Use,
+    gaps_of,
     holders_of,
     is_agent,
     is_judging,
@@ -20,18 +26,16 @@ from flowengine.flowfile.analysis.flow_nodes import (
     is_map_node,
     is_routing,
     key_path,
+    masks_of,
     node_at,
+    reads_of,
     setting_of,
+    writes_of,
 )
-from flowengine.flowfile.analysis.gaps import gaps_of
-from flowengine.flowfile.analysis.level_analysis import EVALUATION, LAST, ROUTING, LevelAnalysis, masks_of, writes_of
-from flowengine.flowfile.analysis.references import Use, reads_of
 from flowengine.flowfile.checks.report import Report
-from flowengine.flowfile.compile.scope import ENGINE_KEYS
-from flowengine.flowfile.schema.flow_file import FlowSpec
-from flowengine.flowfile.yaml.positions import KeyPath
-
-__all__ = ["check_engine_values", "check_results", "check_writers"]
+from flowengine.flowfile.compile import ENGINE_KEYS
+from flowengine.flowfile.schema import FlowSpec
+from flowengine.flowfile.yaml import KeyPath
 
 # --- Checks of `result`
 

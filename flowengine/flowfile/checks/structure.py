@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from flowengine.core.values import is_json_type
-from flowengine.engine.graph import FALLBACK, ON_ERROR, find_cycles
-from flowengine.engine.merging import StateKey, check_contribution
+from flowengine.core import is_json_type
+from flowengine.engine import FALLBACK, ON_ERROR, StateKey, check_contribution, find_cycles
 from flowengine.errors import StateError
-from flowengine.flowfile.analysis.flow_nodes import (
+from flowengine.flowfile.analysis import (
+    Cause,
     Leads,
     NodePath,
     SpecLevel,
+    causes_of,
+    gaps_of,
     is_asking,
     is_subflow,
     key_path,
@@ -22,20 +24,15 @@ from flowengine.flowfile.analysis.flow_nodes import (
     places_of,
     routes_of,
 )
-from flowengine.flowfile.analysis.gaps import gaps_of
-from flowengine.flowfile.analysis.references import Cause, causes_of
 from flowengine.flowfile.checks.report import Report
 from flowengine.flowfile.file_texts import Subflows
-from flowengine.flowfile.project.project import Project, ProjectProblem
+from flowengine.flowfile.project import Project, ProjectProblem
 from flowengine.flowfile.recovery import STAND_IN_FLOW
-from flowengine.flowfile.schema.fields import format_found
-from flowengine.flowfile.schema.flow_file import FlowSpec, InputSpec
-from flowengine.flowfile.yaml.positions import KeyPath
+from flowengine.flowfile.schema import FlowSpec, InputSpec, format_found
+from flowengine.flowfile.yaml import KeyPath
 
 if TYPE_CHECKING:
     from flowengine.flowfile.kinds.subflow_kind import SubflowNodeSpec
-
-__all__ = ["check_structure", "check_subflows"]
 
 # --- Checks of names between nodes
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from flowengine.core.values import is_map
-from flowengine.flowfile.analysis.flow_nodes import (
+from flowengine.core import is_map
+from flowengine.flowfile.analysis import (
     NodePath,
     SpecLevel,
     flows_in,
@@ -22,13 +22,10 @@ from flowengine.flowfile.analysis.flow_nodes import (
     level_of,
     levels_of,
     nodes_of,
+    over_shape,
 )
-from flowengine.flowfile.analysis.inferred_shapes import over_shape
 from flowengine.flowfile.checks.report import Report
-from flowengine.flowfile.schema.flow_file import FlowSpec
-from flowengine.flowfile.schema.keys import NodeLimitsSpec
-
-__all__ = ["warn_of_unbounded"]
+from flowengine.flowfile.schema import FlowSpec, NodeLimitsSpec
 
 _ITEMS: Final = 20
 """The bound of a list that the warning proposes."""

@@ -9,11 +9,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from flowengine.flowfile.checks.report import Report
-from flowengine.flowfile.project.project import Project
-from flowengine.flowfile.risks.text_flow import may_have_risks
-from flowengine.flowfile.schema.flow_file import FlowSpec
-
-__all__ = ["check_untrusted_texts"]
+from flowengine.flowfile.project import Project
+from flowengine.flowfile.risks import may_have_risks
+from flowengine.flowfile.schema import FlowSpec
 
 _SOURCES: Final = 3
 """Sources that are told of one effect, the nearest; `plan --risks` lists all."""
@@ -24,7 +22,7 @@ def check_untrusted_texts(spec: FlowSpec, project: Project, report: Report) -> N
     """Reports the paths on which untrusted text reaches an external effect."""
     if not may_have_risks(spec, project):
         return
-    from flowengine.flowfile.risks.risk_paths import find_risk_paths, place_text  # Loads networkx.
+    from flowengine.flowfile.risks import find_risk_paths, place_text  # Loads networkx.
 
     risk_paths = find_risk_paths(spec, project, most_sources=_SOURCES)
     inner_findings = {each for inner in spec.subflows.values() for each in _told_inside(inner, project)}
@@ -47,7 +45,7 @@ def check_untrusted_texts(spec: FlowSpec, project: Project, report: Report) -> N
 
 def _told_inside(inner: FlowSpec, project: Project) -> Iterator[tuple[str, str, str]]:
     """The paths of another file, which are told as its own."""
-    from flowengine.flowfile.risks.risk_paths import place_text, risk_paths_of
+    from flowengine.flowfile.risks import place_text, risk_paths_of
 
     risks = risk_paths_of(inner, project)
     for risk in (*risks.open, *risks.meant):

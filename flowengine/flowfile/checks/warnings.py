@@ -11,9 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from flowengine.errors import ProjectError
-from flowengine.flowfile.analysis.flow_nodes import (
+from flowengine.flowfile.analysis import (
+    LevelAnalysis,
     NodePath,
     SpecLevel,
+    Use,
+    causes_of,
+    code_of,
+    gaps_of,
     home_of,
     is_agent,
     is_judging,
@@ -21,31 +26,18 @@ from flowengine.flowfile.analysis.flow_nodes import (
     key_path,
     levels_of,
     nodes_of,
+    reads_of,
+    texts_of,
+    writes_of,
 )
-from flowengine.flowfile.analysis.gaps import gaps_of
-from flowengine.flowfile.analysis.level_analysis import LevelAnalysis, writes_of
-from flowengine.flowfile.analysis.references import Use, causes_of, code_of, reads_of, texts_of
 from flowengine.flowfile.checks.report import Report
-from flowengine.flowfile.compile.scope import ENGINE_KEYS, ROUND
+from flowengine.flowfile.compile import ENGINE_KEYS, ROUND
 from flowengine.flowfile.file_texts import DISK
-from flowengine.flowfile.project.project import Project, ProjectProblem
-from flowengine.flowfile.schema.fields import format_found
-from flowengine.flowfile.schema.flow_file import FlowSpec
-from flowengine.flowfile.schema.node_kinds import NodeSpec
+from flowengine.flowfile.project import Project, ProjectProblem
+from flowengine.flowfile.schema import FlowSpec, NodeSpec, format_found
 
 if TYPE_CHECKING:
     from flowengine.flowfile.kinds.loop_kind import LoopNodeSpec
-
-__all__ = [
-    "check_unused",
-    "warn_of_absent_values",
-    "warn_of_bare_expressions",
-    "warn_of_dead_nodes",
-    "warn_of_endless_loop",
-    "warn_of_inputs",
-    "warn_of_open_choices",
-    "warn_of_targets_behind_siblings",
-]
 
 # --- Warnings about what a graph allows and hardly anybody means
 

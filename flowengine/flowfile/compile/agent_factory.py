@@ -10,49 +10,37 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
-from flowengine.agents.agent import Agent
-from flowengine.agents.evaluation import EvaluationAgent
-from flowengine.agents.routing import RoutingAgent
-from flowengine.agents.settings import Surroundings
-from flowengine.agents.tooling import ToolChoice
-from flowengine.agents.tools.tool import Tool
-from flowengine.agents.tools.toolset import ToolSet
-from flowengine.core.context import EMPTY, Context
-from flowengine.core.locale import load_messages
-from flowengine.core.values import describe_value
+from flowengine.agents import Agent, EvaluationAgent, RoutingAgent, Surroundings, ToolChoice
+from flowengine.agents.tools import Tool, ToolSet
+from flowengine.core import EMPTY, Context, describe_value, load_messages
 from flowengine.errors import TemplateError
-from flowengine.flowfile.analysis.flow_nodes import options_of, settings_of
+from flowengine.flowfile.analysis import options_of, settings_of
 from flowengine.flowfile.compile.scope import is_static, template, text
-from flowengine.flowfile.project.project import Project, ProjectProblem
-from flowengine.flowfile.schema.agent_settings import AgentRouting, AgentSpec, Evaluate, Guardrails, Improve, MemorySpec
-from flowengine.flowfile.schema.flow_file import FlowSpec
-from flowengine.nodes.asking_node import Templated
-from flowengine.nodes.node import Value
+from flowengine.flowfile.project import Project, ProjectProblem
+from flowengine.flowfile.schema import AgentRouting, AgentSpec, Evaluate, FlowSpec, Guardrails, Improve, MemorySpec
+from flowengine.nodes import Templated, Value
 
 if TYPE_CHECKING:
-    from flowengine.agents.context.provider import ContextProvider
-    from flowengine.agents.skills.skill_store import SkillStore
-    from flowengine.agents.typed_contexts.manager import ContextManager
-    from flowengine.agents.typed_contexts.typed import TypedContext
+    from flowengine.agents.context import ContextProvider
+    from flowengine.agents.skills import SkillStore
+    from flowengine.agents.typed_contexts import ContextManager, TypedContext
     from flowengine.flowfile.kinds.agent_kind import AgentNodeSpec
     from flowengine.flowfile.kinds.evaluation_kind import EvaluationNodeSpec
     from flowengine.flowfile.kinds.routing_kind import RoutingNodeSpec
-
-__all__ = ["AgentMaker", "memory_of"]
 
 # --- What an agent of a flow draws on, made from the file; each kind of it is imported where a flow has one
 
 
 def providers_of(entries: Sequence[Any], project: Project) -> list[ContextProvider]:
     """The providers of `context`. Their paths are below the project's root, their code is what the project allows."""
-    from flowengine.agents.context.factory import ContextProviderFactory
+    from flowengine.agents.context import ContextProviderFactory
 
     return ContextProviderFactory.create_from_config(list(entries), root=project.root, load=project.import_object)
 
 
 def memory_of(memory: MemorySpec, project: Project, context: Context | None = None) -> ContextProvider:
     """The source of `memory`; without a context, one that stands for it where whose it is depends on the run."""
-    from flowengine.agents.context.long_term_memory import LongTermMemoryProvider
+    from flowengine.agents.context import LongTermMemoryProvider
 
     settings = memory.settings(project.memory)
     if memory.scope_id is not None and not is_static(memory.scope_id):
@@ -72,8 +60,7 @@ def _scope_id(source: str, context: Context) -> str:
 
 def _context(target: str, entry: Any) -> TypedContext[Any] | ContextManager:
     """A typed context of `contexts`; of a class, one with the data that it begins with."""
-    from flowengine.agents.typed_contexts.manager import ContextManager
-    from flowengine.agents.typed_contexts.typed import TypedContext
+    from flowengine.agents.typed_contexts import ContextManager, TypedContext
 
     if isinstance(entry, type) and issubclass(entry, TypedContext):
         return cast("TypedContext[Any]", entry())
@@ -175,8 +162,8 @@ class AgentMaker:
     def _share_skills(self, folders: tuple[str, ...]) -> dict[str, Any]:
         """The skills of folders below the project's root, and the sandbox of their scripts. Only the project may allow
         unconfined ones, because flow files can be untrusted."""
-        from flowengine.agents.skills.sandbox.sandbox import Sandbox
-        from flowengine.agents.skills.skill_store import SkillStore
+        from flowengine.agents.skills import SkillStore
+        from flowengine.agents.skills.sandbox import Sandbox
 
         project = self._project
         if folders not in self._skills:
@@ -217,7 +204,7 @@ class AgentMaker:
 
 def _history_of(settings: AgentSpec, providers: Iterable[ContextProvider]) -> Iterator[ContextProvider]:
     """The conversation that `history_size` asks for, unless `context` has one already."""
-    from flowengine.agents.context.conversation import ConversationHistoryProvider
+    from flowengine.agents.context import ConversationHistoryProvider
 
     if settings.history_size and not any(isinstance(each, ConversationHistoryProvider) for each in providers):
         yield ConversationHistoryProvider(settings.history_size)

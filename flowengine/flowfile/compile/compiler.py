@@ -11,14 +11,15 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flowengine.agents.settings import Surroundings
-from flowengine.agents.tools.mcp.server_clients import ServerTool
-from flowengine.agents.tools.tool import Tool
-from flowengine.core.budget import Budget
-from flowengine.engine.merging import StateKey
+from flowengine.agents import Surroundings
+from flowengine.agents.tools import Tool
+from flowengine.agents.tools.mcp import ServerTool
+from flowengine.core import Budget
+from flowengine.engine import StateKey
 from flowengine.errors import DefinitionError, Diagnostic, FlowEngineError, FlowError, MisplacedKeyError, ProjectError
-from flowengine.flowfile.analysis.flow_nodes import (
+from flowengine.flowfile.analysis import (
     NodePath,
+    edges_of,
     is_asking,
     key_path,
     level_of,
@@ -26,38 +27,44 @@ from flowengine.flowfile.analysis.flow_nodes import (
     settings_of,
     timeout_of,
 )
-from flowengine.flowfile.analysis.references import edges_of
-from flowengine.flowfile.checks.agent_sources import check_models
-from flowengine.flowfile.checks.permissions import server_named
+from flowengine.flowfile.checks import check_models, server_named
 from flowengine.flowfile.compile.agent_factory import AgentMaker
 from flowengine.flowfile.compile.scope import boolean, values
 from flowengine.flowfile.file_texts import DISK, FlowFiles
 from flowengine.flowfile.loader import load_flow
-from flowengine.flowfile.project.project import Project, find_project
+from flowengine.flowfile.project import Project, find_project
 from flowengine.flowfile.run_bundle import pack_bundle
-from flowengine.flowfile.schema.fields import is_code
-from flowengine.flowfile.schema.flow_file import FlowSpec, LimitsSpec
-from flowengine.flowfile.schema.keys import BoundedKeys, NodeLimitsSpec, RetrySpec
-from flowengine.flowfile.schema.node_kinds import NodeSpec, kind_of
-from flowengine.models.dotenv import read_environment
-from flowengine.models.wrappers.rate import Limiters, limiter_for
-from flowengine.nodes.compiled_flow import CompiledFlow, Notifier, assemble
-from flowengine.nodes.node import FlowNode, NodeLimits, RetryPolicy, RunLimits
-from flowengine.nodes.run_inputs import REQUIRED, InputField
+from flowengine.flowfile.schema import (
+    BoundedKeys,
+    FlowSpec,
+    LimitsSpec,
+    NodeLimitsSpec,
+    NodeSpec,
+    RetrySpec,
+    is_code,
+    kind_of,
+)
+from flowengine.models import read_environment
+from flowengine.models.wrappers import Limiters, limiter_for
+from flowengine.nodes import (
+    REQUIRED,
+    CompiledFlow,
+    FlowNode,
+    InputField,
+    NodeLimits,
+    Notifier,
+    RetryPolicy,
+    RunLimits,
+    assemble,
+)
 
 if TYPE_CHECKING:
-    from flowengine.agents.agent import Agent
-    from flowengine.agents.evaluation import EvaluationAgent
-    from flowengine.agents.routing import RoutingAgent
+    from flowengine.agents import Agent, EvaluationAgent, RoutingAgent
     from flowengine.flowfile.kinds.agent_kind import AgentNodeSpec
     from flowengine.flowfile.kinds.evaluation_kind import EvaluationNodeSpec
     from flowengine.flowfile.kinds.routing_kind import RoutingNodeSpec
-    from flowengine.flowfile.schema.agent_settings import AgentRouting
-    from flowengine.flowfile.schema.node_kinds import ToolTarget
-    from flowengine.nodes.asking_node import Templated
-    from flowengine.nodes.http_sender import Sender
-
-__all__ = ["build", "load_plan"]
+    from flowengine.flowfile.schema import AgentRouting, ToolTarget
+    from flowengine.nodes import Sender, Templated
 
 
 def load_plan(
@@ -116,7 +123,7 @@ def build(
         return spec.source.key_position(key_path(tuple(name.split("."))))
 
     def model_problems() -> Sequence[Diagnostic]:
-        from flowengine.models.worst_case import ModelFacts  # Only what is wrong needs it.
+        from flowengine.models import ModelFacts  # Only what is wrong needs it.
 
         facts = ModelFacts(environ, project.prices, project.default_provider, project.models, project.providers)
         return check_models(spec, facts, model)
@@ -146,8 +153,8 @@ def _notifier(project: Project, environ: Mapping[str, str]) -> Notifier | None:
     """Tells people of questions, where the project says how."""
     if project.notify is None:
         return None
-    from flowengine.nodes.http_sender import HttpSender
-    from flowengine.nodes.notify.notifier import PeopleNotifier
+    from flowengine.nodes import HttpSender
+    from flowengine.nodes.notify import PeopleNotifier
 
     return PeopleNotifier(
         project.notify, HttpSender(project.allow_http, environ, uses_proxy=project.http_proxy), environ
@@ -237,7 +244,7 @@ class _Builder:
     @cached_property
     def http_sender(self) -> Sender:
         """Sends requests to where the project allows it."""
-        from flowengine.nodes.http_sender import HttpSender
+        from flowengine.nodes import HttpSender
 
         project = self.project
         bound, proxy = project.files.max_file, project.http_proxy

@@ -9,36 +9,19 @@ from operator import attrgetter
 from typing import Any, Final, Protocol, cast
 from urllib.parse import quote
 
-from flowengine.core.context import Context
-from flowengine.core.json_values import check_text
-from flowengine.core.templating.access import Missing
-from flowengine.core.templating.compile import compile_encoded, compile_expression, compile_predicate, compile_template
-from flowengine.core.templating.limits import Meter
-from flowengine.core.templating.parse import lone_expression, parse_template
-from flowengine.core.templating.text import to_text
-from flowengine.core.values import copy_mutable
+from flowengine.core import Context, check_text, copy_mutable
+from flowengine.core.templating import (
+    Meter,
+    Missing,
+    compile_encoded,
+    compile_expression,
+    compile_predicate,
+    compile_template,
+    lone_expression,
+    parse_template,
+    to_text,
+)
 from flowengine.errors import TemplateError
-
-__all__ = [
-    "DESCRIBED",
-    "EACH",
-    "ENGINE_KEYS",
-    "KNOWN_EVERYWHERE",
-    "LOOP_OUTPUT",
-    "RESERVED",
-    "ROUND",
-    "WORDS",
-    "ContextScope",
-    "Rendering",
-    "address",
-    "boolean",
-    "expression",
-    "is_static",
-    "shared_beginning",
-    "template",
-    "text",
-    "values",
-]
 
 Value = Callable[[Context], Any]
 

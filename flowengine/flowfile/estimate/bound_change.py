@@ -10,13 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from flowengine.flowfile.analysis.flow_nodes import is_asking, is_subflow, nodes_of, retry_of, settings_of
+from flowengine.flowfile.analysis import is_asking, is_subflow, nodes_of, retry_of, settings_of
 from flowengine.flowfile.estimate.bounds import FlowBound, NodeBound
 from flowengine.flowfile.estimate.cost_bound import Most
-from flowengine.flowfile.schema.flow_file import FlowSpec
-from flowengine.flowfile.schema.node_kinds import NodeSpec
-
-__all__ = ["BoundChange", "NodeChange", "compare_bounds"]
+from flowengine.flowfile.schema import FlowSpec, NodeSpec
 
 
 class NodeChange(NamedTuple):

@@ -11,20 +11,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from graphlib import TopologicalSorter
 from typing import Any, NamedTuple
 
-from flowengine.engine.graph import Edge
-from flowengine.flowfile.analysis.flow_nodes import NodePath, level_of
-from flowengine.flowfile.analysis.references import edges_of
+from flowengine.engine import Edge
+from flowengine.flowfile.analysis import NodePath, edges_of, level_of
 from flowengine.flowfile.estimate.cost_bound import Most, dearest_way, longest_way
 from flowengine.flowfile.estimate.model_call_bounds import Asking
 from flowengine.flowfile.estimate.output_sizes import OutputSizes, foreseen_value
 from flowengine.flowfile.kinds.map_kind import MapNodeSpec
 from flowengine.flowfile.kinds.subflow_kind import SubflowNodeSpec
-from flowengine.flowfile.schema.flow_file import FlowSpec
-from flowengine.flowfile.schema.keys import BoundedKeys, NodeLimitsSpec
-from flowengine.flowfile.schema.node_kinds import BodyKeys, NodeSpec
-from flowengine.models.worst_case import ModelFacts
-
-__all__ = ["FlowBound", "NodeBound", "Waves", "bound_of"]
+from flowengine.flowfile.schema import BodyKeys, BoundedKeys, FlowSpec, NodeLimitsSpec, NodeSpec
+from flowengine.models import ModelFacts
 
 
 class NodeBound(NamedTuple):

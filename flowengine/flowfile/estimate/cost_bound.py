@@ -16,13 +16,10 @@ from dataclasses import replace
 from graphlib import TopologicalSorter
 from typing import Final, NamedTuple, TypeVar
 
-from flowengine.engine.graph import ON_ERROR, Edge
-from flowengine.flowfile.schema.keys import NodeLimitsSpec
-from flowengine.models.http.vendor_traits import cache_minimum
-from flowengine.models.pricing import Price, listed_cache_price
-from flowengine.models.worst_case import KnownModel
-
-__all__ = ["NONE", "Most", "add", "dearest_way", "longest_way", "most_of_calls", "multiply", "take_greater"]
+from flowengine.engine import ON_ERROR, Edge
+from flowengine.flowfile.schema import NodeLimitsSpec
+from flowengine.models import KnownModel, Price, listed_cache_price
+from flowengine.models.http import cache_minimum
 
 # --- Upper bounds and their sums
 

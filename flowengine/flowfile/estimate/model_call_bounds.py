@@ -12,30 +12,27 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from typing import Any, Final
 
-from flowengine.agents.settings import CallSettings, Improvement
-from flowengine.agents.tooling import Tooling
-from flowengine.core.file_values import find_files
-from flowengine.core.locale import load_messages
-from flowengine.core.values import is_map
-from flowengine.flowfile.analysis.flow_nodes import NodePath, level_of, nodes_of, options_of, retry_of, settings_of
-from flowengine.flowfile.analysis.references import edges_of
-from flowengine.flowfile.checks.agent_sources import attached_in_node
+from flowengine.agents import CallSettings, Improvement, Tooling
+from flowengine.core import find_files, is_map, load_messages
+from flowengine.flowfile.analysis import NodePath, edges_of, level_of, nodes_of, options_of, retry_of, settings_of
+from flowengine.flowfile.checks import attached_in_node
 from flowengine.flowfile.estimate.cost_bound import NONE, Most, most_of_calls
 from flowengine.flowfile.estimate.output_sizes import OutputSizes, foreseen_value
 from flowengine.flowfile.estimate.text_sizes import NOTHING, UNKNOWN, Size
 from flowengine.flowfile.kinds.agent_kind import AgentNodeSpec
 from flowengine.flowfile.kinds.evaluation_kind import EvaluationNodeSpec
 from flowengine.flowfile.kinds.routing_kind import RoutingNodeSpec
-from flowengine.flowfile.schema.agent_settings import AgentSpec, Evaluate, Improve
-from flowengine.flowfile.schema.flow_file import FlowSpec
-from flowengine.flowfile.schema.node_kinds import NodeSpec
-from flowengine.models.attachments import IMAGES, image_tokens, most_file_tokens
-from flowengine.models.call_options import normalize_options
-from flowengine.models.tokens import count_tokens
-from flowengine.models.vendors import is_stand_in
-from flowengine.models.worst_case import KnownModel, ModelFacts
-
-__all__ = ["Asking", "list_named_models"]
+from flowengine.flowfile.schema import AgentSpec, Evaluate, FlowSpec, Improve, NodeSpec
+from flowengine.models import (
+    IMAGES,
+    KnownModel,
+    ModelFacts,
+    count_tokens,
+    image_tokens,
+    is_stand_in,
+    most_file_tokens,
+    normalize_options,
+)
 
 _DEFAULT_RETRIES: Final = CallSettings().max_retries
 _DEFAULT_ROUNDS: Final = Tooling().max_rounds

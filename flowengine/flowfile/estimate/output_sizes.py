@@ -10,25 +10,26 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final, NamedTuple, cast
 
-from flowengine.core.context import Context
-from flowengine.core.node_traits import TRAITS
-from flowengine.core.templating.parse import Reference, parse_expression, parse_template
-from flowengine.core.values import is_map
+from flowengine.core import TRAITS, Context, is_map
+from flowengine.core.templating import Reference, parse_expression, parse_template
 from flowengine.errors import FlowEngineError
-from flowengine.flowfile.analysis.flow_nodes import (
+from flowengine.flowfile.analysis import (
     NodePath,
+    edges_of,
     home_of,
     is_agent,
     is_condition,
     is_judging,
     is_subflow,
+    last_of,
     level_of,
     levels_of,
+    over_shape,
     setting_of,
+    shape_of,
+    strings_in,
 )
-from flowengine.flowfile.analysis.inferred_shapes import over_shape, shape_of
-from flowengine.flowfile.analysis.references import edges_of, last_of, strings_in
-from flowengine.flowfile.compile.scope import expression, values
+from flowengine.flowfile.compile import expression, values
 from flowengine.flowfile.estimate.text_sizes import (
     NOTHING,
     UNKNOWN,
@@ -39,10 +40,7 @@ from flowengine.flowfile.estimate.text_sizes import (
 )
 from flowengine.flowfile.kinds.loop_kind import LoopNodeSpec
 from flowengine.flowfile.kinds.map_kind import MapNodeSpec
-from flowengine.flowfile.schema.flow_file import FlowSpec
-from flowengine.flowfile.schema.node_kinds import NodeSpec
-
-__all__ = ["OutputSizes", "foreseen_value"]
+from flowengine.flowfile.schema import FlowSpec, NodeSpec
 
 # --- Values known before a run
 

@@ -5,17 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from flowengine.agents.settings import CallSettings
-from flowengine.core.context import EMPTY
-from flowengine.core.node_traits import TRAITS
-from flowengine.flowfile.analysis.flow_nodes import is_agent, is_asking, is_map_node, nodes_of, retry_of, settings_of
+from flowengine.agents import CallSettings
+from flowengine.core import EMPTY, TRAITS
+from flowengine.flowfile.analysis import is_agent, is_asking, is_map_node, nodes_of, retry_of, settings_of
 from flowengine.flowfile.estimate.bounds import FlowBound, NodeBound
 from flowengine.flowfile.estimate.model_call_bounds import list_named_models
-from flowengine.flowfile.schema.flow_file import FlowSpec
-from flowengine.models.vendors import BATCH_PRICE, BATCH_VENDORS
-from flowengine.models.worst_case import KnownModel
-
-__all__ = ["batch_data", "notes_of", "to_data"]
+from flowengine.flowfile.schema import FlowSpec
+from flowengine.models import BATCH_PRICE, BATCH_VENDORS, KnownModel
 
 
 def to_data(

@@ -13,12 +13,10 @@ from typing import Any, Final, NamedTuple, cast
 
 from jinja2 import nodes
 
-from flowengine.core.templating.parse import parse_expression, parse_template
+from flowengine.core.templating import parse_expression, parse_template
 from flowengine.errors import TemplateSyntaxError
 from flowengine.flowfile.estimate.cost_bound import add, multiply, take_greater
-from flowengine.models.tokens import count_tokens
-
-__all__ = ["NOTHING", "UNKNOWN", "Size", "size_of_expression", "size_of_template", "size_of_value"]
+from flowengine.models import count_tokens
 
 
 class Size(NamedTuple):

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from flowengine.core.node_traits import TRAITS
-from flowengine.flowfile.compile.scope import shared_beginning, template, values
-from flowengine.flowfile.schema.agent_settings import AgentRef, AgentSettings
-from flowengine.flowfile.schema.fields import ListOf, Maybe, Prompt, Template
-from flowengine.flowfile.schema.keys import WorkKeys, targets_of
-from flowengine.flowfile.schema.node_kinds import NodeCompiler, NodeKind
+from flowengine.core import TRAITS
+from flowengine.flowfile.compile import shared_beginning, template, values
+from flowengine.flowfile.schema import (
+    AgentRef,
+    AgentSettings,
+    ListOf,
+    Maybe,
+    NodeCompiler,
+    NodeKind,
+    Prompt,
+    Template,
+    WorkKeys,
+    targets_of,
+)
 
 if TYPE_CHECKING:
-    from flowengine.nodes.node import FlowNode
-
-__all__ = ["KIND", "AgentNodeSpec"]
+    from flowengine.nodes import FlowNode
 
 
 class AgentNodeSpec(WorkKeys, AgentSettings):
@@ -31,7 +37,7 @@ class AgentNodeSpec(WorkKeys, AgentSettings):
 
 
 def make(node: AgentNodeSpec, settings: dict[str, Any], compiler: NodeCompiler) -> FlowNode:
-    from flowengine.nodes.agent import AgentNode
+    from flowengine.nodes import AgentNode
 
     routing = compiler.routing_of(node)
     targets, fallback = ({}, None) if routing is None else targets_of(routing.routes, routing.fallback)

@@ -7,19 +7,31 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, cast
 
 from pydantic import Field, model_validator
 
-from flowengine.core.node_traits import TRAITS
-from flowengine.flowfile.compile.scope import text, values
-from flowengine.flowfile.schema.agent_settings import JsonSchema
-from flowengine.flowfile.schema.fields import Duration, ListOf, Maybe, Plain, Routes, Template, refuse
-from flowengine.flowfile.schema.keys import TEXT, NodeKeys, OwnRoute, Shape, object_shape, routes_to
-from flowengine.flowfile.schema.node_kinds import NodeCompiler, NodeKind
-from flowengine.flowfile.schema.notify_keys import ChannelKeys, Notify
+from flowengine.core import TRAITS
+from flowengine.flowfile.compile import text, values
+from flowengine.flowfile.schema import (
+    TEXT,
+    ChannelKeys,
+    Duration,
+    JsonSchema,
+    ListOf,
+    Maybe,
+    NodeCompiler,
+    NodeKeys,
+    NodeKind,
+    Notify,
+    OwnRoute,
+    Plain,
+    Routes,
+    Shape,
+    Template,
+    object_shape,
+    refuse,
+    routes_to,
+)
 
 if TYPE_CHECKING:
-    from flowengine.nodes.node import FlowNode, Value
-
-__all__ = ["KIND", "ApprovalNodeSpec"]
-
+    from flowengine.nodes import FlowNode, Value
 
 Name = Annotated[Plain, Field(min_length=1, max_length=200)]
 """The name of the person or program that answers."""
@@ -97,7 +109,7 @@ def _addresses(addresses: Any) -> list[str]:
 
 
 def make(node: ApprovalNodeSpec, settings: dict[str, Any], compiler: NodeCompiler) -> FlowNode:
-    from flowengine.nodes.approval import ApprovalNode, tell_nobody
+    from flowengine.nodes import ApprovalNode, tell_nobody
 
     notify = None if node.notify is None else _notify(node.notify) if node.notify else tell_nobody
     return ApprovalNode(

@@ -7,16 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from pydantic import Field, model_validator
 
-from flowengine.core.node_traits import TRAITS
-from flowengine.flowfile.compile.scope import values
-from flowengine.flowfile.schema.fields import Values, refuse
-from flowengine.flowfile.schema.keys import WorkKeys
-from flowengine.flowfile.schema.node_kinds import NodeCompiler, NodeKind
+from flowengine.core import TRAITS
+from flowengine.flowfile.compile import values
+from flowengine.flowfile.schema import NodeCompiler, NodeKind, Values, WorkKeys, refuse
 
 if TYPE_CHECKING:
-    from flowengine.nodes.node import FlowNode
-
-__all__ = ["KIND", "CodeNodeSpec"]
+    from flowengine.nodes import FlowNode
 
 
 class CodeNodeSpec(WorkKeys):
@@ -38,7 +34,7 @@ class CodeNodeSpec(WorkKeys):
 
 
 def make(node: CodeNodeSpec, settings: dict[str, Any], compiler: NodeCompiler) -> FlowNode:
-    from flowengine.nodes.code_script import CodeNode
+    from flowengine.nodes import CodeNode
 
     arguments = {key: values(each) for key, each in node.with_.items()}
     return CodeNode(node.code, arguments=arguments, root=compiler.root, **settings)

@@ -6,16 +6,28 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from pydantic import Field, model_validator
 
-from flowengine.core.node_traits import TRAITS
-from flowengine.flowfile.compile.scope import boolean, expression
-from flowengine.flowfile.schema.fields import CodePath, Expression, Keys, ListOf, Maybe, Routes, Target, refuse
-from flowengine.flowfile.schema.keys import TEXT, OwnRoute, Shape, WorkKeys, routes_to
-from flowengine.flowfile.schema.node_kinds import NodeCompiler, NodeKind
+from flowengine.core import TRAITS
+from flowengine.flowfile.compile import boolean, expression
+from flowengine.flowfile.schema import (
+    TEXT,
+    CodePath,
+    Expression,
+    Keys,
+    ListOf,
+    Maybe,
+    NodeCompiler,
+    NodeKind,
+    OwnRoute,
+    Routes,
+    Shape,
+    Target,
+    WorkKeys,
+    refuse,
+    routes_to,
+)
 
 if TYPE_CHECKING:
-    from flowengine.nodes.node import FlowNode
-
-__all__ = ["KIND", "CaseSpec", "ConditionNodeSpec"]
+    from flowengine.nodes import FlowNode
 
 
 class CaseSpec(Keys):
@@ -116,7 +128,7 @@ _KEYS_OF_FORM: Final = {
 
 
 def make(node: ConditionNodeSpec, settings: dict[str, Any], compiler: NodeCompiler) -> FlowNode:
-    from flowengine.nodes.condition import CasesNode, ConditionNode, SwitchNode
+    from flowengine.nodes import CasesNode, ConditionNode, SwitchNode
 
     if node.cases is not None:
         cases = [(boolean(each.if_), each.route_label, each.then) for each in node.cases]

@@ -6,17 +6,31 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pydantic import Field, model_validator
 
-from flowengine.core.node_traits import TRAITS
-from flowengine.flowfile.compile.scope import template, values
-from flowengine.flowfile.schema.agent_settings import AgentRef, Criteria, ModelSettings
-from flowengine.flowfile.schema.fields import CodePath, ListOf, Maybe, Prompt, Routes, Score, Template, refuse
-from flowengine.flowfile.schema.keys import EVALUATION, OwnRoute, Shape, WorkKeys, routes_to
-from flowengine.flowfile.schema.node_kinds import NodeCompiler, NodeKind
+from flowengine.core import TRAITS
+from flowengine.flowfile.compile import template, values
+from flowengine.flowfile.schema import (
+    EVALUATION,
+    AgentRef,
+    CodePath,
+    Criteria,
+    ListOf,
+    Maybe,
+    ModelSettings,
+    NodeCompiler,
+    NodeKind,
+    OwnRoute,
+    Prompt,
+    Routes,
+    Score,
+    Shape,
+    Template,
+    WorkKeys,
+    refuse,
+    routes_to,
+)
 
 if TYPE_CHECKING:
-    from flowengine.nodes.node import FlowNode
-
-__all__ = ["KIND", "EvaluationNodeSpec"]
+    from flowengine.nodes import FlowNode
 
 
 class EvaluationNodeSpec(WorkKeys, ModelSettings):
@@ -67,7 +81,7 @@ _OF_A_MODEL: Final = ("instructions", "criteria", "attach", "agent", *ModelSetti
 
 
 def make(node: EvaluationNodeSpec, settings: dict[str, Any], compiler: NodeCompiler) -> FlowNode:
-    from flowengine.nodes.evaluation_node import EvaluationNode
+    from flowengine.nodes import EvaluationNode
 
     routes = node.routes or {}
     common_settings: dict[str, Any] = {

@@ -6,16 +6,12 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pydantic import Field
 
-from flowengine.core.node_traits import TRAITS
-from flowengine.flowfile.compile.scope import values
-from flowengine.flowfile.schema.fields import CodePath, Values
-from flowengine.flowfile.schema.keys import WorkKeys
-from flowengine.flowfile.schema.node_kinds import NodeCompiler, NodeKind
+from flowengine.core import TRAITS
+from flowengine.flowfile.compile import values
+from flowengine.flowfile.schema import CodePath, NodeCompiler, NodeKind, Values, WorkKeys
 
 if TYPE_CHECKING:
-    from flowengine.nodes.node import FlowNode
-
-__all__ = ["KIND", "FunctionNodeSpec"]
+    from flowengine.nodes import FlowNode
 
 
 class FunctionNodeSpec(WorkKeys):
@@ -32,7 +28,7 @@ class FunctionNodeSpec(WorkKeys):
 
 
 def make(node: FunctionNodeSpec, settings: dict[str, Any], compiler: NodeCompiler) -> FlowNode:
-    from flowengine.nodes.function import FunctionNode
+    from flowengine.nodes import FunctionNode
 
     arguments = {key: values(each) for key, each in node.with_.items()} if node.with_ else None
     return FunctionNode(compiler.import_callable(node.call), arguments=arguments, **settings)

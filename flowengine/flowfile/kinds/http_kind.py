@@ -6,19 +6,30 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
-from flowengine.core.node_traits import TRAITS
-from flowengine.core.values import is_map
+from flowengine.core import TRAITS, is_map
 from flowengine.errors import DefinitionError
-from flowengine.flowfile.compile.scope import address, template, values
-from flowengine.flowfile.schema.agent_settings import JsonSchema
-from flowengine.flowfile.schema.fields import Keys, ListOf, Maybe, Plain, Rendered, Template, format_found, refuse
-from flowengine.flowfile.schema.keys import NUMBER, Effect, Shape, WorkKeys, object_shape
-from flowengine.flowfile.schema.node_kinds import NodeCompiler, NodeKind
+from flowengine.flowfile.compile import address, template, values
+from flowengine.flowfile.schema import (
+    NUMBER,
+    Effect,
+    JsonSchema,
+    Keys,
+    ListOf,
+    Maybe,
+    NodeCompiler,
+    NodeKind,
+    Plain,
+    Rendered,
+    Shape,
+    Template,
+    WorkKeys,
+    format_found,
+    object_shape,
+    refuse,
+)
 
 if TYPE_CHECKING:
-    from flowengine.nodes.node import FlowNode
-
-__all__ = ["KIND", "ExpectedAnswer", "HttpNodeSpec"]
+    from flowengine.nodes import FlowNode
 
 _BODIES: Final = {"json_": "json", "form": "form", "body": "body"}
 _EFFECTS: Final[dict[str, Effect]] = {"GET": "none", "HEAD": "none", "PUT": "idempotent", "DELETE": "idempotent"}
@@ -44,7 +55,7 @@ _Status = Annotated[
 
 def _with_names(value: Any) -> Any:
     """Headers, of which each is the author's to set."""
-    from flowengine.nodes.http_request import check_header_name
+    from flowengine.nodes import check_header_name
 
     for name in value if is_map(value) else ():
         try:
@@ -121,8 +132,7 @@ class HttpNodeSpec(WorkKeys):
 
 
 def make(node: HttpNodeSpec, settings: dict[str, Any], compiler: NodeCompiler) -> FlowNode:
-    from flowengine.nodes.http_call import HttpNode
-    from flowengine.nodes.http_request import Expected
+    from flowengine.nodes import Expected, HttpNode
 
     request: dict[str, Any] = {"url": address(node.url)}
     for name, key in (("query", "query"), ("headers", "headers"), *_BODIES.items()):

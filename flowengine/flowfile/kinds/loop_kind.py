@@ -7,17 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import Field
 
-from flowengine.core.node_traits import TRAITS
-from flowengine.core.templating.access import Missing
-from flowengine.flowfile.compile.scope import boolean, expression, values
-from flowengine.flowfile.schema.fields import Expression, Maybe, Values
-from flowengine.flowfile.schema.node_kinds import BodyKeys, NodeCompiler, NodeKind
+from flowengine.core import TRAITS
+from flowengine.core.templating import Missing
+from flowengine.flowfile.compile import boolean, expression, values
+from flowengine.flowfile.schema import BodyKeys, Expression, Maybe, NodeCompiler, NodeKind, Values
 
 if TYPE_CHECKING:
-    from flowengine.core.context import Context
-    from flowengine.nodes.node import FlowNode
-
-__all__ = ["KIND", "LoopNodeSpec"]
+    from flowengine.core import Context
+    from flowengine.nodes import FlowNode
 
 
 class LoopNodeSpec(BodyKeys):
@@ -49,7 +46,7 @@ class LoopNodeSpec(BodyKeys):
 
 
 def make(node: LoopNodeSpec, settings: dict[str, Any], compiler: NodeCompiler) -> FlowNode:
-    from flowengine.nodes.loop import LoopNode
+    from flowengine.nodes import LoopNode
 
     return LoopNode(
         compiler.body(),

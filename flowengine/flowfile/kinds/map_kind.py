@@ -6,15 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import Field
 
-from flowengine.core.node_traits import TRAITS
-from flowengine.flowfile.compile.scope import boolean, expression, values
-from flowengine.flowfile.schema.fields import Expression, Identifier, Maybe, Rendered
-from flowengine.flowfile.schema.node_kinds import BodyKeys, NodeCompiler, NodeKind
+from flowengine.core import TRAITS
+from flowengine.flowfile.compile import boolean, expression, values
+from flowengine.flowfile.schema import BodyKeys, Expression, Identifier, Maybe, NodeCompiler, NodeKind, Rendered
 
 if TYPE_CHECKING:
-    from flowengine.nodes.node import FlowNode
-
-__all__ = ["KIND", "MapNodeSpec"]
+    from flowengine.nodes import FlowNode
 
 
 class MapNodeSpec(BodyKeys):
@@ -46,7 +43,7 @@ class MapNodeSpec(BodyKeys):
 
 
 def make(node: MapNodeSpec, settings: dict[str, Any], compiler: NodeCompiler) -> FlowNode:
-    from flowengine.nodes.map import MapNode
+    from flowengine.nodes import MapNode
 
     return MapNode(
         compiler.body(),

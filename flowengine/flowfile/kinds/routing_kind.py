@@ -6,17 +6,31 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pydantic import model_validator
 
-from flowengine.core.node_traits import TRAITS
-from flowengine.flowfile.compile.scope import template, values
-from flowengine.flowfile.schema.agent_settings import AgentRef, ModelSettings
-from flowengine.flowfile.schema.fields import ListOf, Maybe, NodeId, Prompt, Routes, Score, Template, check_choices
-from flowengine.flowfile.schema.keys import ROUTING, OwnRoute, Shape, WorkKeys, routes_to, targets_of
-from flowengine.flowfile.schema.node_kinds import NodeCompiler, NodeKind
+from flowengine.core import TRAITS
+from flowengine.flowfile.compile import template, values
+from flowengine.flowfile.schema import (
+    ROUTING,
+    AgentRef,
+    ListOf,
+    Maybe,
+    ModelSettings,
+    NodeCompiler,
+    NodeId,
+    NodeKind,
+    OwnRoute,
+    Prompt,
+    Routes,
+    Score,
+    Shape,
+    Template,
+    WorkKeys,
+    check_choices,
+    routes_to,
+    targets_of,
+)
 
 if TYPE_CHECKING:
-    from flowengine.nodes.node import FlowNode
-
-__all__ = ["KIND", "RoutingNodeSpec"]
+    from flowengine.nodes import FlowNode
 
 
 class RoutingNodeSpec(WorkKeys, ModelSettings):
@@ -52,7 +66,7 @@ class RoutingNodeSpec(WorkKeys, ModelSettings):
 
 
 def make(node: RoutingNodeSpec, settings: dict[str, Any], compiler: NodeCompiler) -> FlowNode:
-    from flowengine.nodes.routing_node import RoutingNode
+    from flowengine.nodes import RoutingNode
 
     targets, fallback = targets_of(node.routes, node.fallback)
     target = None if node.target is None else template(node.target)

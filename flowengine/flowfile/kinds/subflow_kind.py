@@ -6,18 +6,12 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 from pydantic import Field
 
-from flowengine.core.budget import Budget
-from flowengine.core.node_traits import TRAITS
-from flowengine.flowfile.compile.scope import is_static, values
-from flowengine.flowfile.schema.fields import Plain, Values
-from flowengine.flowfile.schema.keys import BoundedKeys
-from flowengine.flowfile.schema.node_kinds import NodeCompiler, NodeKind
+from flowengine.core import TRAITS, Budget
+from flowengine.flowfile.compile import is_static, values
+from flowengine.flowfile.schema import BoundedKeys, NodeCompiler, NodeKind, Plain, Values
 
 if TYPE_CHECKING:
-    from flowengine.nodes.node import FlowNode, NodeLimits, RunLimits
-
-__all__ = ["KIND", "SubflowNodeSpec"]
-
+    from flowengine.nodes import FlowNode, NodeLimits, RunLimits
 
 N = TypeVar("N", int, float)
 
@@ -34,7 +28,7 @@ class SubflowNodeSpec(BoundedKeys):
 
 
 def make(node: SubflowNodeSpec, settings: dict[str, Any], compiler: NodeCompiler) -> FlowNode:
-    from flowengine.nodes.subflow import SubflowNode
+    from flowengine.nodes import SubflowNode
 
     plan = compiler.subflow(node.flow)
     arguments = {name: values(each) for name, each in node.with_.items()}
@@ -47,7 +41,7 @@ def make(node: SubflowNodeSpec, settings: dict[str, Any], compiler: NodeCompiler
 def _tighter(own: NodeLimits | None, of_file: RunLimits, *, says: bool) -> NodeLimits | None:
     """Returns the tighter of a subflow node's limits and those of its file. `says`: the node says what happens at one;
     else the file does."""
-    from flowengine.nodes.node import NodeLimits
+    from flowengine.nodes import NodeLimits
 
     if of_file.bounds == Budget() and of_file.timeout is None:
         return own

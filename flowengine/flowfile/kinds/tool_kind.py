@@ -6,17 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, cast
 
 from pydantic import Field, model_validator
 
-from flowengine.core.node_traits import TRAITS
+from flowengine.core import TRAITS
 from flowengine.errors import MisplacedKeyError
-from flowengine.flowfile.compile.scope import is_static, values
-from flowengine.flowfile.schema.fields import Maybe, Values, is_code, refuse
-from flowengine.flowfile.schema.keys import Effect, WorkKeys
-from flowengine.flowfile.schema.node_kinds import NodeCompiler, NodeKind
+from flowengine.flowfile.compile import is_static, values
+from flowengine.flowfile.schema import Effect, Maybe, NodeCompiler, NodeKind, Values, WorkKeys, is_code, refuse
 
 if TYPE_CHECKING:
-    from flowengine.nodes.node import FlowNode
-
-__all__ = ["KIND", "ToolNodeSpec"]
+    from flowengine.nodes import FlowNode
 
 _TOOL: Final = r"^(?:[a-z][a-z0-9_]*\.\S+|[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*)$(?!\n)"
 
@@ -45,8 +41,8 @@ class ToolNodeSpec(WorkKeys):
 
 
 def make(node: ToolNodeSpec, settings: dict[str, Any], compiler: NodeCompiler) -> FlowNode:
-    from flowengine.agents.tools.tool import Tool
-    from flowengine.nodes.tool_call import ToolNode
+    from flowengine.agents.tools import Tool
+    from flowengine.nodes import ToolNode
 
     arguments = {key: values(each) for key, each in node.with_.items()}
     constants = {key: each for key, each in node.with_.items() if _is_known(each)}

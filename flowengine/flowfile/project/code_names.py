@@ -11,20 +11,7 @@ from pathlib import Path
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any, Final, NamedTuple
 
-from flowengine.core.user_code import describe_error, unprefixed_name
-
-__all__ = [
-    "CodeDefinition",
-    "CodeName",
-    "Parameters",
-    "ToolMark",
-    "code_name",
-    "definition_of",
-    "find_syntax_problem",
-    "home_of",
-    "imports_in",
-    "names_in",
-]
+from flowengine.core import describe_error, unprefixed_name
 
 _TARGET: Final = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*)")
 

@@ -6,13 +6,9 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
-from flowengine.core.address_rules import read_rule
-from flowengine.core.file_values import FileRules
-from flowengine.core.media_types import is_media_pattern
+from flowengine.core import FileRules, is_media_pattern, read_rule
 from flowengine.errors import did_you_mean
 from flowengine.flowfile.project.toml_positions import TellProblem
-
-__all__ = ["read_file_rules"]
 
 _MOST: Final = 256 * 2**20
 """Bytes of one file, whatever a project says: a store takes no more."""

@@ -23,9 +23,7 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any, Final, NamedTuple
 
-from flowengine.core.user_code import ROOT_PREFIX, unprefixed_name
-
-__all__ = ["imported_files", "load_module"]
+from flowengine.core import ROOT_PREFIX, unprefixed_name
 
 # --- Rewrites the imports of a project's module, so that `import helper` finds the helper of the same project
 

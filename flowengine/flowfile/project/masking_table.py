@@ -7,13 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
-from flowengine.core.masking.masker import recognizers
-from flowengine.core.masking.patterns import Pattern, Recognizer
-from flowengine.core.values import is_map
+from flowengine.core import is_map
+from flowengine.core.masking import Pattern, Recognizer, recognizers
 from flowengine.errors import DefinitionError, did_you_mean
 from flowengine.flowfile.project.toml_positions import TellProblem
-
-__all__ = ["MaskingRules", "read_masking"]
 
 _KEYS: Final = ("recognizers", "patterns")
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,39}")

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, cast, get_args
 
-from flowengine.core.values import describe_value, is_map
+from flowengine.core import describe_value, is_map
 from flowengine.errors import ModelConfigError, did_you_mean
 from flowengine.flowfile.project.toml_positions import TellProblem, TomlPath
 from flowengine.flowfile.project.vendor_tables import (
@@ -19,18 +19,28 @@ from flowengine.flowfile.project.vendor_tables import (
     find_doubled_key,
     read_prices,
 )
-from flowengine.models.call_options import OPTIONS, ReasoningEffort, find_option_problems, normalize_options
-from flowengine.models.capabilities import APIS, SAMPLINGS
-from flowengine.models.capability_lookup import capabilities_of
-from flowengine.models.definitions import ModelDefinition
-from flowengine.models.http.vendor_traits import STRUCTURED_OUTPUTS, is_native
-from flowengine.models.key_command import find_key_command_problem, find_variable_problem, split_command
-from flowengine.models.option_refusals import find_refusals
-from flowengine.models.vendor_choice import VendorQuestion, check_name, choose, is_known_name
-from flowengine.models.vendors import ALIASES, OTHERS, VENDORS
-
-__all__ = ["MODEL_KEYS", "read_models"]
-
+from flowengine.models import (
+    ALIASES,
+    APIS,
+    OPTIONS,
+    OTHERS,
+    SAMPLINGS,
+    VENDORS,
+    ModelDefinition,
+    ReasoningEffort,
+    VendorQuestion,
+    capabilities_of,
+    check_name,
+    choose,
+    find_key_command_problem,
+    find_option_problems,
+    find_refusals,
+    find_variable_problem,
+    is_known_name,
+    normalize_options,
+    split_command,
+)
+from flowengine.models.http import STRUCTURED_OUTPUTS, is_native
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _MOST_TOKENS: Final = 1_000_000_000

@@ -10,15 +10,11 @@ from typing import Any, Final, cast
 
 from pydantic import ValidationError
 
-from flowengine.core.address_rules import allowed_url, origin_of
-from flowengine.core.values import is_map
+from flowengine.core import allowed_url, is_map, origin_of
 from flowengine.errors import DefinitionError, did_you_mean
 from flowengine.flowfile.project.toml_positions import TellProblem
-from flowengine.flowfile.schema.notify_keys import ChannelKeys
-from flowengine.nodes.notify.channels import MailServer, NotifyChannel, NotifySettings, channel_of
-from flowengine.nodes.notify.question_notice import check_mail_address
-
-__all__ = ["read_notify"]
+from flowengine.flowfile.schema import ChannelKeys
+from flowengine.nodes.notify import MailServer, NotifyChannel, NotifySettings, channel_of, check_mail_address
 
 _KEYS: Final = ("url", "send", "mail", "channels")
 _MAIL_KEYS: Final = ("server", "security", "from", "user_env", "password_env", "allow_to")

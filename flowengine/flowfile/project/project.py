@@ -20,10 +20,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
-from flowengine.core.file_values import FileRules
-from flowengine.core.flow_paths import RefusedPathError, resolve_path
-from flowengine.core.user_code import describe_error, unprefixed_name
-from flowengine.core.values import is_map
+from flowengine.core import FileRules, RefusedPathError, describe_error, is_map, resolve_path, unprefixed_name
 from flowengine.errors import DefinitionError, Diagnostic, ProjectError, did_you_mean
 from flowengine.flowfile.project.code_names import (
     CodeDefinition,
@@ -36,19 +33,14 @@ from flowengine.flowfile.project.code_names import (
 )
 from flowengine.flowfile.project.imports import load_module
 from flowengine.flowfile.project.toml_positions import TellProblem, TomlPath, find_key_positions, nearest_position
-from flowengine.models.definitions import ModelDefinition
-from flowengine.models.dotenv import is_planted
-from flowengine.models.pricing import Price
-from flowengine.models.vendors import ProviderSettings
+from flowengine.models import ModelDefinition, Price, ProviderSettings, is_planted
 
 if TYPE_CHECKING:
     # Read where a project file has the table.
-    from flowengine.core.schedule import Schedule
+    from flowengine.core import Schedule
     from flowengine.flowfile.project.masking_table import MaskingRules
     from flowengine.flowfile.project.webhook_tables import WebhookRule
-    from flowengine.nodes.notify.channels import NotifySettings
-
-__all__ = ["Project", "ProjectProblem", "find_project", "project_of"]
+    from flowengine.nodes.notify import NotifySettings
 
 
 class ProjectProblem(NamedTuple):
@@ -443,8 +435,7 @@ def _read_tables(sound: dict[str, Any], root: Path, tell: TellProblem, place_of:
 
         sound["masking"] = read_masking(sound["masking"], tell)
     if "memory" in sound:
-        from flowengine.agents.context.long_term_memory import check_settings
-        from flowengine.agents.context.provider import ParameterError
+        from flowengine.agents.context import ParameterError, check_settings
 
         try:
             check_settings(sound["memory"])
@@ -456,7 +447,7 @@ def _read_tables(sound: dict[str, Any], root: Path, tell: TellProblem, place_of:
 
         sound["files"] = read_file_rules(sound["files"], tell)
     for key in sorted(sound.keys() & {"allow_http", "allow_callbacks"}):
-        from flowengine.core.address_rules import read_rule
+        from flowengine.core import read_rule
 
         for each in sound[key]:
             if read_rule(each) is None or "*" in each:
@@ -487,8 +478,8 @@ def _read_servers(table: Mapping[str, Any], tell: TellProblem) -> dict[str, Mapp
     """Name → settings of each server that can be asked as it is written."""
     sound: dict[str, Mapping[str, Any]] = {}
     for name, settings in table.items():
-        from flowengine.agents.tools.mcp.server_settings import server_of  # The event loop's library comes with it.
-        from flowengine.flowfile.schema.fields import seconds
+        from flowengine.agents.tools.mcp import server_of  # The event loop's library comes with it.
+        from flowengine.flowfile.schema import seconds
 
         own: dict[str, Any] = {**settings} if is_map(settings) else {}
         try:

@@ -7,13 +7,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from flowengine.core.flow_paths import RefusedPathError, resolve_path
-from flowengine.core.schedule import Schedule, find_cron_problem, find_zone_problem
-from flowengine.core.values import describe_value, is_map
+from flowengine.core import (
+    RefusedPathError,
+    Schedule,
+    describe_value,
+    find_cron_problem,
+    find_zone_problem,
+    is_map,
+    resolve_path,
+)
 from flowengine.errors import did_you_mean
 from flowengine.flowfile.project.toml_positions import TellProblem, item
-
-__all__ = ["read_schedules"]
 
 _KEYS: Final = ("name", "flow", "cron", "timezone", "inputs", "overlap", "catch_up", "queue")
 _OVERLAPS: Final = ("skip", "queue", "cancel")

@@ -9,8 +9,6 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final, Protocol, TypeAlias
 
-__all__ = ["TellProblem", "TomlPath", "find_key_positions", "item", "nearest_position"]
-
 TomlPath: TypeAlias = tuple[str, ...]
 """Keys from the outside in. Items of lists are `item(0)`, `item(1)`, …; keys in them are also found without these."""
 

@@ -10,23 +10,22 @@ from sys import float_info
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from flowengine.core.values import is_map
+from flowengine.core import is_map
 from flowengine.errors import did_you_mean, find_nearest
 from flowengine.flowfile.project.toml_positions import TellProblem
-from flowengine.models.http.vendor_traits import STRUCTURED_OUTPUTS, is_native
-from flowengine.models.key_command import find_key_command_problem, find_variable_problem, split_command
-from flowengine.models.pricing import Price
-from flowengine.models.vendors import ALIASES, ProviderSettings, RateLimits, is_stand_in, is_vendor, vendor_names
-
-__all__ = [
-    "ADAPTERS",
-    "choose_from",
-    "find_address_problem",
-    "find_doubled_key",
-    "read_default_provider",
-    "read_prices",
-    "read_providers",
-]
+from flowengine.models import (
+    ALIASES,
+    Price,
+    ProviderSettings,
+    RateLimits,
+    find_key_command_problem,
+    find_variable_problem,
+    is_stand_in,
+    is_vendor,
+    split_command,
+    vendor_names,
+)
+from flowengine.models.http import STRUCTURED_OUTPUTS, is_native
 
 # --- The table `prices` of a project file
 

@@ -7,13 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, cast, get_args
 
-from flowengine.core.templating.compile import compile_predicate, compile_template
-from flowengine.core.templating.parse import parse_template
-from flowengine.core.values import is_map
+from flowengine.core import is_map
+from flowengine.core.templating import compile_predicate, compile_template, parse_template
 from flowengine.errors import TemplateSyntaxError, did_you_mean
 from flowengine.flowfile.project.toml_positions import TellProblem, item
-
-__all__ = ["Signature", "WebhookRule", "read_webhooks"]
 
 Signature = Literal["github", "stripe", "slack", "standard", "secret"]
 _Problems = list[tuple[str, str, str]]

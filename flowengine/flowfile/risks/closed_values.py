@@ -11,11 +11,9 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
-from flowengine.core.values import is_map
-from flowengine.flowfile.analysis.inferred_shapes import item_of
-from flowengine.flowfile.schema.keys import BOOLEAN, NUMBER, Shape
-
-__all__ = ["CLOSED", "fields_known_of", "is_closed", "is_narrow", "shape_of_annotation", "shape_within"]
+from flowengine.core import is_map
+from flowengine.flowfile.analysis import item_of
+from flowengine.flowfile.schema import BOOLEAN, NUMBER, Shape
 
 CLOSED: Final[Shape] = {"const": None}
 """The shape of a value that cannot carry free text."""

@@ -11,11 +11,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from flowengine.agents.context.factory import ALIASES
-from flowengine.core.node_traits import TRAITS
-from flowengine.core.values import is_map
+from flowengine.agents.context import ALIASES
+from flowengine.core import TRAITS, is_map
 from flowengine.errors import ProjectError
-from flowengine.flowfile.analysis.flow_nodes import (
+from flowengine.flowfile.analysis import (
     agent_path,
     is_agent,
     is_approval,
@@ -26,32 +25,15 @@ from flowengine.flowfile.analysis.flow_nodes import (
     is_tool,
     settings_of,
 )
-from flowengine.flowfile.project.code_names import ToolMark
-from flowengine.flowfile.project.project import Project
+from flowengine.flowfile.project import Project, ToolMark
 from flowengine.flowfile.risks.closed_values import shape_of_annotation
-from flowengine.flowfile.schema.fields import is_code
-from flowengine.flowfile.schema.flow_file import FlowSpec
-from flowengine.flowfile.schema.keys import BoundedKeys
-from flowengine.flowfile.schema.node_kinds import NodeSpec
-from flowengine.flowfile.schema.notify_keys import ChannelKeys
-from flowengine.flowfile.yaml.positions import KeyPath
+from flowengine.flowfile.schema import BoundedKeys, ChannelKeys, FlowSpec, NodeSpec, is_code
+from flowengine.flowfile.yaml import KeyPath
 
 if TYPE_CHECKING:
-    from flowengine.agents.tools.toolset import ApprovalRules
+    from flowengine.agents.tools import ApprovalRules
     from flowengine.flowfile.kinds.agent_kind import AgentNodeSpec
     from flowengine.flowfile.kinds.http_kind import HttpNodeSpec
-
-__all__ = [
-    "RiskSpot",
-    "can_act",
-    "can_bring",
-    "effects_in",
-    "is_mentioned",
-    "mark_of",
-    "provider_of",
-    "sources_in",
-    "untrusted_inputs",
-]
 
 ANY: Final = ""
 """The key of an effect that every text which the node reads has a part in."""
@@ -238,7 +220,7 @@ _ANY_TOOL: Final = ("\0",)
 
 
 def _rules(names: Iterable[str], project: Project) -> ApprovalRules:
-    from flowengine.agents.tools.toolset import ApprovalRules  # The event loop's library comes with it.
+    from flowengine.agents.tools import ApprovalRules  # The event loop's library comes with it.
 
     return ApprovalRules(tuple(names), project.approve_external)
 
@@ -283,7 +265,7 @@ _MOST_FILES: Final = 5_000
 
 def _has_scripts(project: Project, folder: str) -> tuple[bool, str]:
     """Tells whether there are scripts in a folder of skills, and what is not known."""
-    from flowengine.agents.skills.skill_files import SCRIPT_SUFFIXES as SUFFIXES  # Few flows name skills.
+    from flowengine.agents.skills import SCRIPT_SUFFIXES as SUFFIXES  # Few flows name skills.
 
     try:
         top = project.resolve(folder)

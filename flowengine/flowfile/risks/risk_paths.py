@@ -17,13 +17,11 @@ from typing import Any, Final, NamedTuple
 
 import networkx as nx
 
-from flowengine.flowfile.analysis.flow_nodes import NodePath, key_path
-from flowengine.flowfile.project.project import Project
+from flowengine.flowfile.analysis import NodePath, key_path
+from flowengine.flowfile.project import Project
 from flowengine.flowfile.risks.outside_effects import RiskSpot
 from flowengine.flowfile.risks.text_flow import TextGraph, TextPlace, TextVertex, graph_of
-from flowengine.flowfile.schema.flow_file import FlowSpec
-
-__all__ = ["RiskPath", "RiskPaths", "Step", "UnneededTrust", "find_risk_paths", "risk_paths_of"]
+from flowengine.flowfile.schema import FlowSpec
 
 
 class Step(NamedTuple):

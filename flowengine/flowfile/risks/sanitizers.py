@@ -20,24 +20,22 @@ from typing import Any, NamedTuple, TypeAlias
 
 from jinja2 import nodes as syntax
 
-from flowengine.core.templating.parse import lone_expression, parse_expression, parse_template
-from flowengine.engine.graph import ON_ERROR
+from flowengine.core.templating import lone_expression, parse_expression, parse_template
+from flowengine.engine import ON_ERROR
 from flowengine.errors import TemplateSyntaxError
-from flowengine.flowfile.analysis.flow_nodes import (
+from flowengine.flowfile.analysis import (
+    LevelAnalysis,
     NodePath,
     is_condition,
     is_evaluation,
     key_path,
     labels_of,
     nodes_of,
+    reads_of,
     routes_of,
+    runs_of,
 )
-from flowengine.flowfile.analysis.level_analysis import LevelAnalysis, runs_of
-from flowengine.flowfile.analysis.references import reads_of
-from flowengine.flowfile.schema.flow_file import FlowSpec
-from flowengine.flowfile.schema.node_kinds import NodeSpec
-
-__all__ = ["Sanitizers", "ValueName"]
+from flowengine.flowfile.schema import FlowSpec, NodeSpec
 
 ValueName: TypeAlias = tuple[Any, ...]
 """Kind of the value, its owner, and fields: `("out", ("draft",), "text")`."""

@@ -21,9 +21,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from flowengine.core.node_traits import TRAITS
-from flowengine.flowfile.analysis.flow_nodes import (
+from flowengine.core import TRAITS
+from flowengine.flowfile.analysis import (
     NodePath,
+    Use,
     flows_in,
     is_agent,
     is_asking,
@@ -33,14 +34,15 @@ from flowengine.flowfile.analysis.flow_nodes import (
     is_map_node,
     is_subflow,
     key_path,
+    last_of,
     level_of,
     levels_of,
     nodes_of,
+    reads_of,
+    runs_of,
     settings_of,
 )
-from flowengine.flowfile.analysis.level_analysis import runs_of
-from flowengine.flowfile.analysis.references import Use, last_of, reads_of
-from flowengine.flowfile.project.project import Project
+from flowengine.flowfile.project import Project
 from flowengine.flowfile.risks.outside_effects import (
     ANY,
     RiskSpot,
@@ -53,11 +55,8 @@ from flowengine.flowfile.risks.outside_effects import (
 )
 from flowengine.flowfile.risks.sanitizers import Sanitizers
 from flowengine.flowfile.risks.value_reads import ReadValue, ValueReads
-from flowengine.flowfile.schema.flow_file import FlowSpec
-from flowengine.flowfile.schema.node_kinds import BodyKeys, NodeSpec
-from flowengine.flowfile.yaml.positions import KeyPath
-
-__all__ = ["TextGraph", "TextPlace", "TextVertex", "graph_of", "may_have_risks"]
+from flowengine.flowfile.schema import BodyKeys, FlowSpec, NodeSpec
+from flowengine.flowfile.yaml import KeyPath
 
 
 class TextVertex(NamedTuple):

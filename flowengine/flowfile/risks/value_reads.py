@@ -12,12 +12,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
-from flowengine.core.node_traits import TRAITS
-from flowengine.flowfile.analysis.flow_nodes import (
+from flowengine.core import TRAITS
+from flowengine.flowfile.analysis import (
+    EVALUATION,
+    LAST,
+    ROUTING,
+    LevelAnalysis,
     NodePath,
     SpecLevel,
     holders_of,
     home_of,
+    input_shape,
     is_agent,
     is_condition,
     is_function,
@@ -26,18 +31,15 @@ from flowengine.flowfile.analysis.flow_nodes import (
     is_tool,
     level_of,
     levels_of,
+    node_shape,
+    runs_of,
+    shape_of,
 )
-from flowengine.flowfile.analysis.inferred_shapes import input_shape, node_shape, shape_of
-from flowengine.flowfile.analysis.level_analysis import EVALUATION, LAST, ROUTING, LevelAnalysis, runs_of
-from flowengine.flowfile.project.project import Project
+from flowengine.flowfile.project import Project
 from flowengine.flowfile.risks.closed_values import fields_known_of, is_closed, shape_of_annotation, shape_within
 from flowengine.flowfile.risks.outside_effects import is_mentioned, mark_of
 from flowengine.flowfile.risks.sanitizers import ValueName
-from flowengine.flowfile.schema.fields import is_code
-from flowengine.flowfile.schema.flow_file import FlowSpec
-from flowengine.flowfile.schema.node_kinds import NodeSpec
-
-__all__ = ["ReadValue", "ValueReads"]
+from flowengine.flowfile.schema import FlowSpec, NodeSpec, is_code
 
 
 class ReadValue(NamedTuple):

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, WithJsonSchema, model_validator
 
-from flowengine.agents.context.factory import OURS
-from flowengine.core.values import is_map
+from flowengine.agents.context import OURS
+from flowengine.core import is_map
 from flowengine.errors import DefinitionError
-from flowengine.flowfile.analysis.shapes import check_json_schema
+from flowengine.flowfile.analysis import check_json_schema
 from flowengine.flowfile.schema.fields import (
     APART,
     UNRENDERED,
@@ -35,7 +35,7 @@ from flowengine.flowfile.schema.fields import (
     format_found,
     refuse,
 )
-from flowengine.models.call_options import (
+from flowengine.models import (
     MOST_STOPS,
     VENDOR_OPTIONS,
     PromptCaching,
@@ -46,22 +46,7 @@ from flowengine.models.call_options import (
 )
 
 if TYPE_CHECKING:
-    from flowengine.agents.tools.mcp.server_settings import McpServer
-
-__all__ = [
-    "AgentRef",
-    "AgentRouting",
-    "AgentSpec",
-    "Criteria",
-    "Evaluate",
-    "Guardrails",
-    "Improve",
-    "JsonSchema",
-    "McpServerSpec",
-    "MemorySpec",
-    "ModelSettings",
-    "OutputShape",
-]
+    from flowengine.agents.tools.mcp import McpServer
 
 
 def _sound(schema: Any) -> Any:
@@ -78,7 +63,7 @@ JsonSchema = Annotated[dict[str, Any], BeforeValidator(_sound)]
 
 def _says_something(schema: dict[str, Any]) -> dict[str, Any]:
     # Imported here: the library is slow to load, and most agents answer in text.
-    from flowengine.core.json_schema import check_keywords
+    from flowengine.core import check_keywords
 
     try:
         check_keywords(schema)
@@ -189,7 +174,7 @@ class McpServerSpec(Keys):
     def server(self) -> McpServer:
         """The server as agents take it."""
         # Imported here: the event loop's library comes with it, and most flows name no server.
-        from flowengine.agents.tools.mcp.server_settings import McpServer
+        from flowengine.agents.tools.mcp import McpServer
 
         return McpServer(**{key: getattr(self, key) for key in self.model_fields_set})
 

@@ -16,7 +16,7 @@ from typing import Any, Final, cast
 
 from pydantic import BaseModel
 
-from flowengine.core.values import is_map
+from flowengine.core import is_map
 from flowengine.errors import DefinitionError
 from flowengine.flowfile.schema import agent_settings as schema_agent
 from flowengine.flowfile.schema import fields
@@ -26,8 +26,6 @@ from flowengine.flowfile.schema.fields import ID_PATTERN, Keys
 from flowengine.flowfile.schema.flow_file import FlowSpec
 from flowengine.flowfile.schema.keys import NodeKeys
 from flowengine.flowfile.schema.node_kinds import BodyKeys, node_types, spec_of
-
-__all__ = ["json_schema"]
 
 _DIALECT: Final = "http://json-schema.org/draft-07/schema#"
 """The dialect that editors know best."""

@@ -28,42 +28,7 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
-from flowengine.core.values import is_map, label_key
-
-__all__ = [
-    "APART",
-    "ID_PATTERN",
-    "RACE",
-    "UNRENDERED",
-    "CodePath",
-    "Duration",
-    "Expression",
-    "Identifier",
-    "Keys",
-    "ListOf",
-    "Maybe",
-    "NodeId",
-    "Plain",
-    "Prompt",
-    "Reason",
-    "Rendered",
-    "Route",
-    "Routes",
-    "Score",
-    "Target",
-    "Template",
-    "TextKind",
-    "Trust",
-    "Values",
-    "check_choices",
-    "check_name",
-    "format_found",
-    "is_code",
-    "refuse",
-    "seconds",
-    "shorten_message",
-    "text_fields",
-]
+from flowengine.core import is_map, label_key
 
 T = TypeVar("T")
 

@@ -14,8 +14,7 @@ from typing import Annotated, Any, Literal, TypeVar, cast, get_args
 
 from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
 
-from flowengine.core.media_types import is_media_pattern
-from flowengine.core.values import is_json_type, is_one_of
+from flowengine.core import is_json_type, is_media_pattern, is_one_of
 from flowengine.flowfile.schema.agent_settings import AgentRef, AgentSpec, JsonSchema, Servers
 from flowengine.flowfile.schema.fields import (
     APART,
@@ -32,9 +31,7 @@ from flowengine.flowfile.schema.fields import (
 )
 from flowengine.flowfile.schema.keys import NodeLimitsSpec, RetrySpec
 from flowengine.flowfile.schema.node_kinds import NodeSpec
-from flowengine.flowfile.yaml.positions import SourceText
-
-__all__ = ["Defaults", "FlowSpec", "InputSpec", "LimitsSpec", "StateSpec"]
+from flowengine.flowfile.yaml import SourceText
 
 T = TypeVar("T")
 

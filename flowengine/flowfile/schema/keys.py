@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple
 
 from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
-from flowengine.core.context import EvaluationResult, RoutingResult
-from flowengine.core.values import is_map
-from flowengine.engine.graph import FALLBACK
+from flowengine.core import EvaluationResult, RoutingResult, is_map
+from flowengine.engine import FALLBACK
 from flowengine.errors import did_you_mean
 from flowengine.flowfile.schema.fields import (
     APART,
@@ -30,27 +29,6 @@ from flowengine.flowfile.schema.fields import (
     format_found,
     refuse,
 )
-
-__all__ = [
-    "BOOLEAN",
-    "EVALUATION",
-    "NUMBER",
-    "ROUTING",
-    "TEXT",
-    "BoundedKeys",
-    "Effect",
-    "NodeKeys",
-    "NodeLimitsSpec",
-    "OnErrorSpec",
-    "OwnRoute",
-    "RetrySpec",
-    "Shape",
-    "WorkKeys",
-    "object_shape",
-    "routes_to",
-    "shape_of_model",
-    "targets_of",
-]
 
 # --- The shapes of outputs that are the same in every flow, as JSON Schemas
 

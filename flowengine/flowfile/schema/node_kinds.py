@@ -14,9 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol, TypeAlias,
 from pydantic import BeforeValidator, PlainValidator, SerializeAsAny, ValidationError, WithJsonSchema, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError, PydanticKnownError
 
-from flowengine.core.node_traits import SHAPES, TRAITS, NodeTraits, find_packaged_kinds
-from flowengine.core.user_code import load_entry_point, package_of
-from flowengine.core.values import is_map
+from flowengine.core import SHAPES, TRAITS, NodeTraits, find_packaged_kinds, is_map, load_entry_point, package_of
 from flowengine.errors import DefinitionError, did_you_mean
 from flowengine.flowfile.schema.fields import Identifier, refuse, without_notes
 from flowengine.flowfile.schema.keys import BoundedKeys, NodeKeys
@@ -24,20 +22,13 @@ from flowengine.flowfile.schema.keys import BoundedKeys, NodeKeys
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from flowengine.agents.agent import Agent
-    from flowengine.agents.evaluation import EvaluationAgent
-    from flowengine.agents.routing import RoutingAgent
-    from flowengine.agents.tools.mcp.server_clients import ServerTool
-    from flowengine.agents.tools.tool import Tool
+    from flowengine.agents import Agent, EvaluationAgent, RoutingAgent
+    from flowengine.agents.tools import Tool
+    from flowengine.agents.tools.mcp import ServerTool
     from flowengine.flowfile.schema.agent_settings import AgentRouting
-    from flowengine.nodes.asking_node import Templated
-    from flowengine.nodes.compiled_flow import CompiledFlow
-    from flowengine.nodes.http_sender import Sender
-    from flowengine.nodes.node import FlowNode
+    from flowengine.nodes import CompiledFlow, FlowNode, Sender, Templated
 
     ToolTarget: TypeAlias = Tool | ServerTool | Callable[..., Any]
-
-__all__ = ["BodyKeys", "NodeCompiler", "NodeKind", "NodeSpec", "kind_of", "node_types", "spec_of"]
 
 
 class NodeCompiler(Protocol):

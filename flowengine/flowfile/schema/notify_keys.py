@@ -6,12 +6,9 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BeforeValidator, Field, PlainValidator, WithJsonSchema, model_validator
 
-from flowengine.core.address_rules import origin_of
-from flowengine.core.values import is_map
+from flowengine.core import is_map, origin_of
 from flowengine.errors import DefinitionError
 from flowengine.flowfile.schema.fields import Keys, ListOf, Maybe, Plain, Template, format_found, refuse
-
-__all__ = ["ChannelKeys", "Notify"]
 
 _OF_POSTS: Final = ("url", "url_env", "headers", "headers_env")
 _VARIABLE: Final = r"^[A-Za-z_][A-Za-z0-9_]{0,254}$"
@@ -20,7 +17,7 @@ _Variable = Annotated[Plain, Field(pattern=_VARIABLE)]
 
 def _with_names(value: Any) -> Any:
     """Headers, of which each is the author's to set."""
-    from flowengine.nodes.http_request import check_header_name
+    from flowengine.nodes import check_header_name
 
     for name in value if is_map(value) else ():
         try:
@@ -83,7 +80,7 @@ class ChannelKeys(Keys):
                 raise refuse("FE209", f"a channel of the type '{self.type}' takes no '{key}'", at=key)
 
     def _check_templates(self) -> None:
-        from flowengine.nodes.notify.channels import find_template_problems
+        from flowengine.nodes.notify import find_template_problems
 
         for key, tree in (("json", self.json_), ("body", self.body)):
             for problem in find_template_problems(tree):

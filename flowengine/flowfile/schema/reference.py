@@ -11,17 +11,13 @@ from typing import Any, Final, NamedTuple, cast
 
 from pydantic import BaseModel
 
-from flowengine.agents.agent import Agent
-from flowengine.agents.context.factory import OURS, provider_class
-from flowengine.agents.context.long_term_memory import LongTermMemoryProvider
-from flowengine.agents.evaluation import EvaluationAgent
-from flowengine.agents.routing import RoutingAgent
-from flowengine.agents.tools.mcp.server_settings import McpServer
-from flowengine.core.node_traits import TRAITS
-from flowengine.core.templating.filters import FILTERS, TESTS
-from flowengine.core.values import is_map
-from flowengine.flowfile.checks.codes import CODES
-from flowengine.flowfile.compile.scope import DESCRIBED
+from flowengine.agents import Agent, EvaluationAgent, RoutingAgent
+from flowengine.agents.context import OURS, LongTermMemoryProvider, provider_class
+from flowengine.agents.tools.mcp import McpServer
+from flowengine.core import TRAITS, is_map
+from flowengine.core.templating import FILTERS, TESTS
+from flowengine.flowfile.checks import CODES
+from flowengine.flowfile.compile import DESCRIBED
 from flowengine.flowfile.kinds.condition_kind import CaseSpec
 from flowengine.flowfile.kinds.evaluation_kind import EvaluationNodeSpec
 from flowengine.flowfile.kinds.routing_kind import RoutingNodeSpec
@@ -41,8 +37,6 @@ from flowengine.flowfile.schema.flow_file import Defaults, FlowSpec, InputSpec, 
 from flowengine.flowfile.schema.keys import NodeLimitsSpec, OnErrorSpec, RetrySpec
 from flowengine.flowfile.schema.node_kinds import spec_of
 from flowengine.flowfile.schema.notify_keys import ChannelKeys
-
-__all__ = ["providers_section", "reference"]
 
 # --- The values that hold where a flow file says nothing, read from the code that applies them
 

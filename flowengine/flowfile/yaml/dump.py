@@ -21,8 +21,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import isinf, isnan
 from typing import Any, Final, cast
 
-__all__ = ["to_yaml"]
-
 _PLAIN: Final = re.compile(r"[A-Za-z][\w.,()/'-]*( [\w.,()/'-]+)*", re.ASCII)
 """Texts that need no quotes, unless they are one of these words."""
 _WORDS: Final = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})

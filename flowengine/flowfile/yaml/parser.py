@@ -19,8 +19,6 @@ import yaml
 
 from flowengine.errors import Diagnostic
 
-__all__ = ["MAX_BYTES", "MAX_DEPTH", "MAX_VALUES", "ParsedYaml", "Place", "decode", "parse_yaml", "refuse_characters"]
-
 MAX_BYTES: Final = 1_000_000
 MAX_DEPTH: Final = 64
 MAX_VALUES: Final = 200_000

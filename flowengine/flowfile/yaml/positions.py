@@ -15,8 +15,6 @@ from typing import Final, TypeAlias
 
 from flowengine.flowfile.yaml.parser import Place
 
-__all__ = ["SourceText", "origins"]
-
 KeyPath: TypeAlias = tuple[str | int, ...]
 
 

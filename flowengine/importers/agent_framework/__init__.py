@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 
-from flowengine.core.values import is_map
+from flowengine.core import is_map
 from flowengine.errors import DefinitionError, FlowError
 from flowengine.importers.agent_framework.prompt_agents import PromptAgent, read_agent
 from flowengine.importers.agent_framework.workflow_reader import WorkflowReader

@@ -15,8 +15,6 @@ from flowengine.importers.flow_text import join_tests, plain_words, quote, statu
 from flowengine.importers.form import FlowStep, SourcePlace
 from flowengine.importers.import_names import Names
 
-__all__ = ["Action", "ActionLevel", "Exit", "Exits", "form_loops"]
-
 _NEXT, _END, _BREAK = "next", "end", "break"
 ENDS: Final = frozenset({"EndWorkflow", "EndConversation", "CancelWorkflow", "CancelAllDialogs", "EndDialog"})
 _DEEPEST: Final = 40

@@ -15,8 +15,6 @@ from flowengine.importers.form import FlowStep, SourcePlace
 from flowengine.importers.import_names import Names
 from flowengine.importers.source_tree import as_list, as_map
 
-__all__ = ["AgentActions"]
-
 
 class AgentActions(VariableActions):
     """The actions by the names of their kinds."""

@@ -17,8 +17,6 @@ from typing import Any, Final, NamedTuple
 
 from flowengine.importers.flow_text import key_path, quote
 
-__all__ = ["Fx", "FxError", "FxNode", "names_in", "parse_fx"]
-
 _TOKEN: Final = re.compile(
     r"""\s+|//[^\n]*|/\*.*?\*/
     |(?P<number>\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)

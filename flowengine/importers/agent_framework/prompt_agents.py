@@ -14,8 +14,6 @@ from flowengine.importers.option_values import drop_refused, fits_option
 from flowengine.importers.read_keys import watch
 from flowengine.importers.source_tree import YamlSource, as_list, as_map, as_maps
 
-__all__ = ["PromptAgent", "agent_settings", "read_agent"]
-
 _TITLE: Final = "Microsoft Agent Framework"
 _TYPES: Final = {
     **{each: each for each in ("number", "integer", "boolean", "array", "object")},

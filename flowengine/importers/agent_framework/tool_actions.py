@@ -16,8 +16,6 @@ from flowengine.importers.option_values import KEYS_OUTSIDE, SECRET_HEADER
 from flowengine.importers.sample_values import sample_of_schema
 from flowengine.importers.source_tree import as_map
 
-__all__ = ["ToolActions"]
-
 _ADDRESS: Final = re.compile(
     r"=?\s*(?:\$?\"|Concatenate\(\s*\"|Concat\(\s*\")?(https?://[^/?#{}\"\s@]+)(?=[/?#\"]|\Z)", re.ASCII
 )

@@ -13,8 +13,6 @@ from flowengine.importers.flow_text import plain_words, to_tag
 from flowengine.importers.form import FlowStep
 from flowengine.importers.source_tree import as_map, as_maps
 
-__all__ = ["VariableActions"]
-
 _SETTERS: Final = frozenset({"SetVariable", "SetValue", "SetTextVariable", "SetMultipleVariables", "AppendValue"})
 
 

@@ -17,8 +17,6 @@ from flowengine.importers.option_values import whole_number
 from flowengine.importers.read_keys import watch
 from flowengine.importers.source_tree import SourceError, as_list, as_map, as_maps
 
-__all__ = ["WorkflowReader"]
-
 _MOST_ACTIONS: Final = 2_000
 _OTHERWISE: Final = ("elseActions", "else", "defaultActions", "default")
 _BLOCKS: Final = ("actions", "then", *_OTHERWISE)

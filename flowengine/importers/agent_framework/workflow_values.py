@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from flowengine.core.values import is_map
+from flowengine.core import is_map
 from flowengine.importers.agent_framework.action_flow import Action
 from flowengine.importers.agent_framework.power_fx import Fx, FxError, FxNode, names_in, parse_fx, path_of
 from flowengine.importers.flow_text import fill_text, key_path, literal, plain_words, quote_value, to_expression, to_tag
@@ -19,8 +19,6 @@ from flowengine.importers.form import ImportedFlow, ImportedProject, ImportLedge
 from flowengine.importers.import_names import FieldNames, Names
 from flowengine.importers.read_keys import watch
 from flowengine.importers.source_tree import YamlSource, as_list, as_map, is_list
-
-__all__ = ["MOST_NESTED", "ROW", "WorkflowValues", "inner", "split_name"]
 
 MOST_NESTED: Final = 30
 _FILLED: Final = re.compile(r"\{([^{}]{1,2000})\}")

@@ -9,7 +9,7 @@ import ast
 from collections.abc import Mapping
 from typing import Any
 
-from flowengine.core.values import is_map
+from flowengine.core import is_map
 from flowengine.importers.crew_ai.crew_classes import CrewClass, Entry, config_key
 from flowengine.importers.crew_ai.crew_parts import CrewPart, CrewParts, CrewSetting
 from flowengine.importers.crew_ai.crew_settings import AGENT_NOTES, OWN_FIELDS, Note, read_model
@@ -18,8 +18,6 @@ from flowengine.importers.form import NOWHERE
 from flowengine.importers.option_values import drop_refused
 from flowengine.importers.python_code import call_name, text_of
 from flowengine.importers.source_tree import as_list, as_map
-
-__all__ = ["AgentReader", "config_field"]
 
 
 def config_field(node: ast.expr) -> str | None:

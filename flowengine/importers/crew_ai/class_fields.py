@@ -22,8 +22,6 @@ from flowengine.importers.python_code import (
     text_of,
 )
 
-__all__ = ["ClassShapes", "StateField", "fields_of", "state_field", "written_fields"]
-
 _TYPES: Final = {"str": "string", "int": "integer", "float": "number", "bool": "boolean"}
 _LISTS: Final = frozenset({"list", "List", "set", "Set", "tuple", "Tuple"})
 _MUTATING: Final = frozenset(

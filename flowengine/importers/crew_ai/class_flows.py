@@ -27,8 +27,6 @@ from flowengine.importers.import_names import Names
 from flowengine.importers.python_code import PythonFunction, PythonSource, call_name, last_name, parse_python
 from flowengine.importers.source_tree import SourceTree
 
-__all__ = ["read_flow"]
-
 _ASKING: Final = frozenset({"Agent", "Crew", "LLM", "Task"})
 
 

@@ -27,8 +27,6 @@ from flowengine.importers.python_code import (
 )
 from flowengine.importers.source_tree import SourceError, SourceTree
 
-__all__ = ["CrewClass", "Entry", "PythonFiles", "config_key", "crew_classes", "find_rewrites"]
-
 _MARKS: Final = frozenset(
     {"agent", "task", "crew", "llm", "tool", "before_kickoff", "after_kickoff", "output_pydantic"}
 )

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Any, Final, NamedTuple
 
-from flowengine.core.values import is_map
+from flowengine.core import is_map
 from flowengine.errors import DefinitionError
 from flowengine.importers.carried_code import CarriedCode
 from flowengine.importers.crew_ai.crew_classes import CrewClass, Entry, PythonFiles, config_key, crew_classes
@@ -24,18 +24,6 @@ from flowengine.importers.import_names import Names
 from flowengine.importers.project_writer import OWN_FILES
 from flowengine.importers.python_code import literal_of
 from flowengine.importers.source_tree import SourceError, SourceTree, YamlSource
-
-__all__ = [
-    "AGENTS_MARK",
-    "TASKS_MARK",
-    "CrewPart",
-    "CrewParts",
-    "CrewSetting",
-    "agents_of",
-    "project_base",
-    "tasks_of",
-    "text_with_inputs",
-]
 
 TASKS_MARK: Final = re.compile(r"^[ \t]++expected_output[ \t]*+:", re.MULTILINE)
 AGENTS_MARK: Final = re.compile(r"^[ \t]++backstory[ \t]*+:", re.MULTILINE)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any, Final
 
-from flowengine.core.values import is_map
+from flowengine.core import is_map
 from flowengine.importers.crew_ai.agent_reader import AgentReader, config_field
 from flowengine.importers.crew_ai.class_fields import ClassShapes
 from flowengine.importers.crew_ai.crew_classes import CrewClass, Entry, config_key, find_rewrites
@@ -23,8 +23,6 @@ from flowengine.importers.form import FlowStep, ImportedFlow, SourcePlace
 from flowengine.importers.import_names import Names
 from flowengine.importers.python_code import call_name, last_name, literal_of
 from flowengine.importers.source_tree import as_map, is_list
-
-__all__ = ["CrewReader"]
 
 _FILES_MODULE: Final = '''\
 """Writes what tasks give into files of the project."""

@@ -11,10 +11,7 @@ from flowengine.importers.crew_ai.crew_classes import CrewClass
 from flowengine.importers.form import Outcome
 from flowengine.importers.option_values import fits_option
 from flowengine.importers.python_code import call_name, last_name, literal_of
-from flowengine.models.vendor_choice import is_known_name
-from flowengine.models.vendors import ALIASES, OTHERS, VENDORS
-
-__all__ = ["AGENT_NOTES", "CREW_NOTES", "OWN_FIELDS", "TASK_NOTES", "ModelFound", "Note", "read_model"]
+from flowengine.models import ALIASES, OTHERS, VENDORS, is_known_name
 
 Note = tuple[Outcome, str]
 _RECORDED: Final[Note] = ("mapped", "every run is recorded")

@@ -29,8 +29,6 @@ from flowengine.importers.python_code import (
     text_of,
 )
 
-__all__ = ["ToolCode", "ToolFound", "tool_elements"]
-
 _KNOWN: Final[Mapping[str, tuple[str, ...]]] = {
     "SerperDevTool": ("search_query: str",),
     "ScrapeWebsiteTool": ("website_url: str",),

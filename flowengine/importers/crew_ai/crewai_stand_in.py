@@ -9,8 +9,6 @@ from typing import Final
 
 from flowengine.importers.carried_code import StandIn
 
-__all__ = ["PARTS", "STAND_IN"]
-
 PARTS: Final = "crewai_parts"
 _MODULE: Final = '''\
 """Stands in for the parts of crewai that the code of this project imports."""

@@ -13,8 +13,6 @@ from flowengine.importers.crew_ai.flow_methods import FlowMethod, FlowParts
 from flowengine.importers.flow_text import to_tag
 from flowengine.importers.form import FlowStep, SourcePlace, reach_from
 
-__all__ = ["EdgeReader"]
-
 _MOST_ROUNDS: Final = 100
 
 

@@ -26,8 +26,6 @@ from flowengine.importers.python_code import (
     text_of,
 )
 
-__all__ = ["FlowMethod", "FlowParts", "Trigger", "methods_of"]
-
 
 class Trigger(NamedTuple):
     """The event that a method waits for."""

@@ -21,8 +21,6 @@ from flowengine.importers.jinja_text import convert, rendering_module
 from flowengine.importers.option_values import drop_refused, fits_option
 from flowengine.importers.source_tree import as_list, as_map, as_maps
 
-__all__ = ["CLOCK", "EMPTY", "SAMPLES", "AppParts", "is_clock", "state_type"]
-
 _VENDORS: Final = {
     **{each: each for each in ("openai", "anthropic", "google", "vertex_ai", "openrouter", "groq", "ollama")},
     **{each: each for each in ("deepseek", "moonshot", "bedrock", "cohere", "perplexity")},

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from flowengine.core.values import is_json_type
+from flowengine.core import is_json_type
 from flowengine.importers.dify.app_parts import EMPTY, state_type
 from flowengine.importers.dify.graph_levels import DifyGraph, DifyNode, GraphEdge, plain_handle
 from flowengine.importers.dify.graph_writer import GraphWriter
@@ -21,8 +21,6 @@ from flowengine.importers.import_names import FieldNames, Names
 from flowengine.importers.option_values import whole_number
 from flowengine.importers.read_keys import watch
 from flowengine.importers.source_tree import SourceError, YamlSource, as_list, as_map, as_maps
-
-__all__ = ["AppReader"]
 
 _TITLE: Final = "Dify"
 _CHAT_MODES: Final = frozenset({"advanced-chat", "chat", "agent-chat"})

@@ -13,8 +13,6 @@ from typing import Any, Final, NamedTuple
 
 from flowengine.importers.form import SourcePlace, reach_from
 
-__all__ = ["START_TYPES", "DifyGraph", "DifyNode", "GraphEdge", "plain_handle"]
-
 START_TYPES: Final = frozenset(
     {"start", "iteration-start", "loop-start", "trigger-webhook", "trigger-schedule", "trigger-plugin"}
 )

@@ -16,8 +16,6 @@ from flowengine.importers.form import FlowStep, ImportLedger
 from flowengine.importers.import_names import FieldNames
 from flowengine.importers.source_tree import as_maps
 
-__all__ = ["GraphWriter"]
-
 _CHOICES: Final = frozenset({"condition", "routing", "approval"})
 
 

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["KNOWN_OF_APP", "KNOWN_OF_NODE"]
-
 KNOWN_OF_NODE: Final = frozenset(
     {
         *("type", "title", "desc", "selected", "height", "width", "version", "startNodeType"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from flowengine.core.values import is_map
+from flowengine.core import is_map
 from flowengine.importers.dify.app_parts import AppParts
 from flowengine.importers.dify.graph_levels import DifyNode
 from flowengine.importers.dify.selectors import UnknownValueError, words_of
@@ -16,8 +16,6 @@ from flowengine.importers.flow_text import plain_words, to_tag
 from flowengine.importers.form import FlowStep
 from flowengine.importers.option_values import whole_number
 from flowengine.importers.source_tree import as_list, as_map, as_maps, is_list
-
-__all__ = ["ModelNodes"]
 
 _TYPES: Final = ("string", "number", "boolean", "object")
 

@@ -20,8 +20,6 @@ from flowengine.importers.form import FlowStep
 from flowengine.importers.option_values import whole_number
 from flowengine.importers.source_tree import as_map, as_maps
 
-__all__ = ["NodeConverters"]
-
 
 class NodeConverters(ModelNodes, ValueNodes, RequestNodes):
     """The functions by the names of their types, and what they need of the app."""

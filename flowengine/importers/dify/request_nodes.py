@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from flowengine.core.values import is_map
+from flowengine.core import is_map
 from flowengine.importers.dify.app_parts import CLOCK, AppParts, is_clock
 from flowengine.importers.dify.graph_levels import DifyNode
 from flowengine.importers.dify.selectors import UnknownValueError, escape_values, words_of
@@ -18,8 +18,6 @@ from flowengine.importers.flow_text import quote, to_expression, to_tag
 from flowengine.importers.form import FlowStep
 from flowengine.importers.option_values import KEYS_OUTSIDE, SECRET_HEADER, whole_number
 from flowengine.importers.source_tree import as_list, as_map, as_maps, is_list
-
-__all__ = ["RequestNodes"]
 
 _REFERENCE: Final = re.compile(r"\{\{#([\w$.\-]{1,200})#\}\}")
 _HEADER: Final = re.compile(r"[!-9;-z|~]+")

@@ -11,20 +11,10 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from flowengine.core.values import is_map
+from flowengine.core import is_map
 from flowengine.importers.dify.graph_levels import DifyGraph, DifyNode
 from flowengine.importers.flow_text import escape_text, fill_text, key_path, quote, quote_value, status_test, to_tag
 from flowengine.importers.source_tree import as_list, as_map, is_list
-
-__all__ = [
-    "COMPARISONS",
-    "NUMBER",
-    "Selectors",
-    "UnknownValueError",
-    "Value",
-    "escape_values",
-    "words_of",
-]
 
 _REFERENCE: Final = re.compile(r"\{\{#([\w$.\-]{1,200})#\}\}")
 NUMBER: Final = re.compile(r"-?[0-9]{1,15}(\.[0-9]{1,15})?")

@@ -29,8 +29,6 @@ from flowengine.importers.option_values import whole_number
 from flowengine.importers.python_code import is_standard
 from flowengine.importers.source_tree import as_list, as_map, as_maps
 
-__all__ = ["ValueNodes"]
-
 _NETWORK: Final = frozenset({"requests", "httpx", "urllib", "aiohttp", "socket", "http", "ftplib", "smtplib"})
 _FILE_KEYS: Final = {"extension": "name", "mime_type": "media_type"}
 _IMAGES: Final = ("image/png", "image/jpeg", "image/gif", "image/webp", "image/bmp", "image/tiff", "image/svg+xml")

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any, Final
 
-from flowengine.core.values import is_json_type, is_map
+from flowengine.core import is_json_type, is_map
 from flowengine.importers.flow_text import to_tag
 from flowengine.importers.form import ImportedFlow, ImportedProject, ImportLedger, SourcePlace
 from flowengine.importers.import_names import Names

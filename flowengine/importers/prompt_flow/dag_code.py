@@ -13,8 +13,6 @@ from flowengine.importers.prompt_flow.promptflow_stand_in import CONNECTIONS, PA
 from flowengine.importers.python_code import PythonFunction, PythonSource, call_name, decorators_of, parameters_of
 from flowengine.importers.source_tree import SourceTree
 
-__all__ = ["Function", "PromptFlowCode"]
-
 
 class Function(NamedTuple):
     """A function of the source, as a node can call it."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import PurePosixPath
 from typing import Any, Final
 
-from flowengine.core.values import is_map
+from flowengine.core import is_map
 from flowengine.importers.carried_code import argument_name
 from flowengine.importers.flow_text import quote_value, to_tag
 from flowengine.importers.form import Element, FlowStep, ImportLedger, Outcome, SourcePlace, Stub
@@ -28,8 +28,6 @@ from flowengine.importers.prompt_flow.dag_values import (
 from flowengine.importers.prompt_flow.promptflow_stand_in import EMBEDDING, EMBEDDING_MODULE
 from flowengine.importers.python_code import is_standard
 from flowengine.importers.source_tree import SourceError, as_map
-
-__all__ = ["NodeReader"]
 
 _LLM_TOOLS: Final = re.compile(
     r"promptflow\.tools\.(aoai_gpt4v\.AzureOpenAI|openai_gpt4v\.OpenAI|aoai\.AzureOpenAI|openai\.OpenAI)\.(chat|completion)"

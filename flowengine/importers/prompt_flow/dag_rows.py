@@ -9,14 +9,12 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from flowengine.core.values import is_map
+from flowengine.core import is_map
 from flowengine.importers.flow_text import quote, quote_value, to_tag
 from flowengine.importers.form import FlowStep, ImportedFlow
 from flowengine.importers.prompt_flow.dag_source import PromptFlowSource
 from flowengine.importers.prompt_flow.dag_values import NodeReference, is_json_format, read_reference
 from flowengine.importers.source_tree import as_map
-
-__all__ = ["RowReader", "answers_json", "find_optional"]
 
 
 class RowReader(PromptFlowSource):

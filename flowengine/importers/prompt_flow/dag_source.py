@@ -10,8 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Any, Final
 
-from flowengine.core.flow_paths import is_withheld
-from flowengine.core.values import is_map
+from flowengine.core import is_map, is_withheld
 from flowengine.errors import DefinitionError
 from flowengine.importers.form import CarriedFile, ImportedProject, ImportLedger, SourcePlace
 from flowengine.importers.import_names import Names
@@ -21,8 +20,6 @@ from flowengine.importers.prompt_flow.dag_code import PromptFlowCode
 from flowengine.importers.prompt_flow.promptflow_stand_in import PARTS
 from flowengine.importers.read_keys import watch
 from flowengine.importers.source_tree import SourceError, SourceTree, YamlSource, as_list, as_map
-
-__all__ = ["PromptFlowSource"]
 
 _MAX_CARRIED: Final = 10_000_000
 _MOST_CARRIED: Final = 300

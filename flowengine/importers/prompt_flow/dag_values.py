@@ -12,18 +12,6 @@ from typing import Any, Final, NamedTuple, cast
 from flowengine.importers.flow_text import key_path, literal, to_tag
 from flowengine.importers.option_values import RANGES, WHOLE, fits_option
 
-__all__ = [
-    "INPUT_TYPES",
-    "SETTINGS",
-    "NodeReference",
-    "RoleText",
-    "is_json_format",
-    "read_reference",
-    "read_setting",
-    "split_roles",
-    "to_value",
-]
-
 _REFERENCE: Final = re.compile(r"\s*\$\{\s*([\w-]+)((?:\s*(?:\.[\w-]+|\[\d+\]|\['[^']*'\]|\[\"[^\"]*\"\]))*)\s*\}\s*")
 _STEP: Final = re.compile(r"\.([\w-]+)|\[(\d+)\]|\['([^']*)'\]|\[\"([^\"]*)\"\]")
 _ROLE: Final = re.compile(

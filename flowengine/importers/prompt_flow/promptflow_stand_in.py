@@ -9,8 +9,6 @@ from typing import Final
 
 from flowengine.importers.carried_code import StandIn
 
-__all__ = ["CONNECTIONS", "EMBEDDING", "EMBEDDING_MODULE", "PARTS", "STAND_IN"]
-
 PARTS: Final = "promptflow_parts"
 _MODULE: Final = '''\
 """Stands in for the parts of promptflow that the code of this project imports."""

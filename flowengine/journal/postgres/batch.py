@@ -13,14 +13,11 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any, Final, NamedTuple
 
-from flowengine.engine.events import RunStarted
+from flowengine.engine import RunStarted
 from flowengine.errors import JournalError
 from flowengine.journal.postgres.digests import PUT_DIGESTS, digest_row
 from flowengine.journal.run_digest import RunDigest, session_of
 from flowengine.journal.run_lookup import encode_labels, labels_of, storable
-
-__all__ = ["CHECK", "LATE", "WRITE", "BatchEntry", "Begin", "Hold", "columns_of", "late_columns_of", "take_batch"]
-
 
 _FULL: Final = 8_000_000
 """Characters after which a statement takes no further entry."""

@@ -10,12 +10,10 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Final
 
-from flowengine.core.file_values import hash_of
+from flowengine.core import hash_of
 from flowengine.errors import StoreCorruptError
 from flowengine.journal.blob_owners import NEVER_BEGAN_AFTER, beside_owner, check_blob, missing_blob
 from flowengine.journal.postgres.connection import Connection, Database
-
-__all__ = ["PostgresBlobs"]
 
 _SHARED: Final = b"SELECT pg_advisory_xact_lock_shared(hashtextextended('flowengine blobs', 0))"
 _ALONE: Final = b"SELECT pg_advisory_xact_lock(hashtextextended('flowengine blobs', 0))"

@@ -19,11 +19,9 @@ from typing import Any, Final, TypeVar
 
 import psycopg
 
-from flowengine.core.storage.postgres_errors import explain_refusal, parameters_of
-from flowengine.engine.ports import Durability
+from flowengine.core.storage import explain_refusal, parameters_of
+from flowengine.engine import Durability
 from flowengine.errors import JournalError, StoreCorruptError, StoreUnavailableError
-
-__all__ = ["Database", "Row"]
 
 Row = tuple[Any, ...]
 Connection = psycopg.Connection[Row]

@@ -12,13 +12,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
-from flowengine.engine.ports import RunInfo
+from flowengine.engine import RunInfo
 from flowengine.journal.codec import decode_value
 from flowengine.journal.postgres.connection import Connection, Database
 from flowengine.journal.run_digest import EMPTY_TEXTS, RunDigest, terms_of
 from flowengine.journal.run_index import FoundRuns, RunsAsked, SqlWords, where_of
-
-__all__ = ["PUT_DIGESTS", "PostgresIndex", "digest_row"]
 
 _LAST_POSITION: Final = 16_383  # Of a word in a tsvector.
 

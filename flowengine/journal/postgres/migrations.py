@@ -27,8 +27,6 @@ import psycopg
 
 from flowengine.errors import StoreUnavailableError, StoreVersionError
 
-__all__ = ["VERSION", "check_version", "migrate"]
-
 # --- Turns and slots in PostgreSQL
 
 TURNS: Final = b"""

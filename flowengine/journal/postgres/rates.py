@@ -23,15 +23,12 @@ from typing import Any, Final, TypeVar
 
 import anyio
 
-from flowengine.core.threads import event_of_this_loop
+from flowengine.core import event_of_this_loop
 from flowengine.errors import JournalError, StoreUnavailableError
 from flowengine.journal.postgres.connection import Connection, Database
 from flowengine.journal.postgres.migrations import migrate
-from flowengine.models.throttle import CallSlots
-from flowengine.models.vendors import RateLimits
-from flowengine.models.wrappers.rate import Limiter, RateTurn
-
-__all__ = ["PostgresRates"]
+from flowengine.models import CallSlots, RateLimits
+from flowengine.models.wrappers import Limiter, RateTurn
 
 T = TypeVar("T")
 

@@ -20,17 +20,18 @@ from typing import Any, Final, TypeVar
 import anyio
 import anyio.to_thread
 
-from flowengine.core.records import ModelCall, ToolCall
-from flowengine.engine.events import (
+from flowengine.core import ModelCall, ToolCall
+from flowengine.engine import (
+    Durability,
     Event,
     NodeFailed,
     NodeRecorded,
     NodeStarted,
     RunFinished,
+    RunInfo,
     RunResumed,
     RunStarted,
 )
-from flowengine.engine.ports import Durability, RunInfo
 from flowengine.errors import JournalError, RunNotFoundError, StoreUnavailableError, SupersededError
 from flowengine.journal.blob_owners import BlobNotes, forget_run
 from flowengine.journal.codec import encode
@@ -43,8 +44,6 @@ from flowengine.journal.run_digest import DigestBuilder, RunDigest
 from flowengine.journal.run_index import RunIndex
 from flowengine.journal.run_lookup import no_such_run, resolve
 from flowengine.journal.stores import OpenRuns
-
-__all__ = ["PostgresJournal", "PostgresStore"]
 
 T = TypeVar("T")
 

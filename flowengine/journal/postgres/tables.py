@@ -11,10 +11,8 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from flowengine.core.context import EMPTY
-from flowengine.core.file_values import FileSource, binding_files
-from flowengine.engine.events import Event, RunStarted
-from flowengine.engine.ports import RunInfo
+from flowengine.core import EMPTY, FileSource, binding_files
+from flowengine.engine import Event, RunInfo, RunStarted
 from flowengine.errors import JournalError, RunBusyError, StoreCorruptError
 from flowengine.journal.blob_owners import named_blobs
 from flowengine.journal.codec import decode, decode_value, encode, encode_value
@@ -23,8 +21,6 @@ from flowengine.journal.postgres.blobs import PostgresBlobs
 from flowengine.journal.postgres.connection import Connection, Database
 from flowengine.journal.postgres.digests import PostgresIndex
 from flowengine.journal.run_lookup import no_such_run
-
-__all__ = ["Beginnings", "PostgresTables", "Taken"]
 
 _ADOPT: Final = b"""
 WITH run AS (

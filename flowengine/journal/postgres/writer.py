@@ -35,8 +35,6 @@ from flowengine.journal.postgres.batch import (
 from flowengine.journal.postgres.connection import Connection, Database, Row
 from flowengine.journal.postgres.tables import PostgresTables, Taken
 
-__all__ = ["Commits", "HandedBackError", "PostgresWriter"]
-
 T = TypeVar("T")
 
 _FRESH: Final = 0.05

@@ -6,11 +6,9 @@ from collections.abc import Iterable
 from time import time
 from typing import Final
 
-from flowengine.core.file_values import hash_of
+from flowengine.core import hash_of
 from flowengine.journal.blob_owners import NEVER_BEGAN_AFTER, beside_owner, check_blob, missing_blob
 from flowengine.journal.sqlite.database import SqliteQueries, damage
-
-__all__ = ["SqliteBlobs"]
 
 _PUT: Final = """
     INSERT INTO blob (hash, size, body) VALUES (?, ?, ?)

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any, Final
 from zlib import crc32
 
-from flowengine.core.storage.sqlite_file import (
+from flowengine.core.storage import (
     SQLITE_ERRORS,
     open_connection,
     primary_code,
@@ -36,20 +36,8 @@ from flowengine.core.storage.sqlite_file import (
     transaction,
     use_log,
 )
-from flowengine.engine.ports import Durability
+from flowengine.engine import Durability
 from flowengine.errors import JournalError, StoreCorruptError, StoreUnavailableError, StoreVersionError
-
-__all__ = [
-    "BESIDE",
-    "SPAN",
-    "SqliteQueries",
-    "checksum_of_event",
-    "checksum_of_texts",
-    "connect",
-    "damage",
-    "grow_log",
-    "store_error",
-]
 
 # --- Checksums
 

@@ -19,13 +19,11 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, Final, TypeAlias
 
-from flowengine.engine.ports import RunInfo
+from flowengine.engine import RunInfo
 from flowengine.journal.codec import decode_value
 from flowengine.journal.run_digest import EMPTY_TEXTS, RunDigest, terms_of
 from flowengine.journal.run_index import FoundRuns, RunsAsked, SqlWords, where_of
 from flowengine.journal.sqlite.database import SqliteQueries, checksum_of_texts
-
-__all__ = ["SqliteIndex", "digest_changes", "session_change"]
 
 _Statement: TypeAlias = tuple[str, Sequence[Any]]
 

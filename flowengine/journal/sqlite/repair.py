@@ -19,9 +19,9 @@ from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, cast
 
-from flowengine.core.file_values import hash_of
-from flowengine.core.storage.sqlite_file import SQLITE_ERRORS
-from flowengine.engine.events import Event, RunStarted
+from flowengine.core import hash_of
+from flowengine.core.storage import SQLITE_ERRORS
+from flowengine.engine import Event, RunStarted
 from flowengine.errors import JournalError, StoreCorruptError, StoreUnavailableError, StoreVersionError
 from flowengine.journal.blob_owners import beside_owner, named_blobs
 from flowengine.journal.codec import decode, decode_value, encode_value
@@ -31,8 +31,6 @@ from flowengine.journal.sqlite.salvage import SavedRow, read_rows
 from flowengine.journal.sqlite.tables import SqliteTables, end_of, finishing, releasing, run_row
 from flowengine.journal.sqlite.writer import SqliteWriter, is_alive, process_of
 from flowengine.journal.value_types import copying_values
-
-__all__ = ["Repair", "RepairedRun", "repair_store"]
 
 
 class RepairedRun(NamedTuple):

@@ -12,8 +12,6 @@ from collections.abc import Iterator, Sequence
 from mmap import mmap
 from typing import Any, Final, NamedTuple
 
-__all__ = ["SavedRow", "read_rows"]
-
 _USUAL_SIZE: Final = 4096
 _FIRST: Final = 100
 """Bytes of the file's header, which stand before the first page's own."""

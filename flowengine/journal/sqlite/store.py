@@ -18,8 +18,7 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from flowengine.engine.events import Event, NodeFailed, NodeRecorded, RunFinished, RunResumed, RunStarted
-from flowengine.engine.ports import Durability, RunInfo
+from flowengine.engine import Durability, Event, NodeFailed, NodeRecorded, RunFinished, RunInfo, RunResumed, RunStarted
 from flowengine.errors import JournalError, RunBusyError, StoreUnavailableError
 from flowengine.journal.blob_owners import BlobNotes, forget_run, missing_blob
 from flowengine.journal.codec import encode
@@ -31,8 +30,6 @@ from flowengine.journal.sqlite.index_tables import digest_changes
 from flowengine.journal.sqlite.tables import Held, SqliteTables, finishing, releasing, resuming, run_row
 from flowengine.journal.sqlite.writer import SqliteWriter, is_alive, process_of
 from flowengine.journal.stores import OpenRuns, busy_error
-
-__all__ = ["SQLiteJournal", "SQLiteStore", "open_sqlite"]
 
 _SPECIAL: Final[frozenset[type[Any]]] = frozenset({RunFinished, RunResumed, NodeRecorded, NodeFailed})
 """Events that change the run's row, or of which its digest tells."""

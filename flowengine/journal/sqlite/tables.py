@@ -16,11 +16,9 @@ from pathlib import Path
 from time import time
 from typing import Any, Final, NamedTuple, TypeAlias, get_args
 
-from flowengine.core.context import RunStatus
-from flowengine.core.file_values import FileSource, binding_files
-from flowengine.core.storage.sqlite_file import SQLITE_ERRORS
-from flowengine.engine.events import Event, RunFinished, RunResumed, RunStarted
-from flowengine.engine.ports import RunInfo
+from flowengine.core import FileSource, RunStatus, binding_files
+from flowengine.core.storage import SQLITE_ERRORS
+from flowengine.engine import Event, RunFinished, RunInfo, RunResumed, RunStarted
 from flowengine.errors import JournalError, StoreCorruptError
 from flowengine.journal.blob_owners import named_blobs
 from flowengine.journal.codec import decode, decode_value, encode_value
@@ -36,8 +34,6 @@ from flowengine.journal.sqlite.database import (
     store_error,
 )
 from flowengine.journal.sqlite.index_tables import SqliteIndex
-
-__all__ = ["Change", "Held", "Row", "SqliteTables", "end_of", "finishing", "releasing", "resuming", "run_row"]
 
 Change: TypeAlias = tuple[str, Sequence[Any]]
 """A statement on a run's row. It finds none, and that is an error, where another writer has taken the run."""

@@ -18,13 +18,11 @@ from typing import Any, Final, cast
 import anyio
 from anyio.lowlevel import checkpoint
 
-from flowengine.core.storage.sqlite_file import SQLITE_ERRORS
+from flowengine.core.storage import SQLITE_ERRORS
 from flowengine.errors import JournalError, StoreUnavailableError
 from flowengine.journal.sqlite.database import SPAN, checksum_of_event, store_error
 from flowengine.journal.sqlite.index_tables import session_change
 from flowengine.journal.sqlite.tables import Change, Held, Row, SqliteTables
-
-__all__ = ["SqliteWriter", "is_alive", "process_of"]
 
 # --- Names and locks of writers
 

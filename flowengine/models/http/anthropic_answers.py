@@ -23,8 +23,6 @@ from flowengine.models.http.chat_protocol import (
 from flowengine.models.messages import ToolRequest
 from flowengine.models.model import Reply, TokenUsage, read_finish_reason, read_token_count
 
-__all__ = ["ANSWER_TOOL", "THINKING", "VALUE_TOOL", "WRAPPED_VALUE", "MessageCollector", "read_message"]
-
 ANSWER_TOOL: Final = "give_answer"
 """The tool that a model is made to call where its answer has to follow a schema."""
 VALUE_TOOL: Final = "give_value"

@@ -35,8 +35,6 @@ from flowengine.models.http.vendor_traits import VendorTraits
 from flowengine.models.messages import Message, ToolRequest
 from flowengine.models.model import Request
 
-__all__ = ["ANTHROPIC_MESSAGES"]
-
 # --- How far the cache may keep a prompt: up to the ends of tools, system and what stays of the question
 #
 # A prompt is a prefix of tools, system and messages, in this order. What is shorter than the model's minimum is not

@@ -11,8 +11,6 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
-__all__ = ["answer_format", "as_tool_input", "is_object", "make_strict_tools", "takes_as_format"]
-
 _BOUNDS: Final = (
     *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minLength", "maxLength"),
     *("minItems", "maxItems", "uniqueItems", "contains", "minContains", "maxContains", "prefixItems"),

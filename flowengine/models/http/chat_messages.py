@@ -14,8 +14,6 @@ from flowengine.models.http.chat_protocol import OF_CALL
 from flowengine.models.http.vendor_traits import VendorTraits
 from flowengine.models.messages import Message, as_dict
 
-__all__ = ["KeptFields", "to_chat_message", "vendor_parts_of"]
-
 
 def to_chat_message(message: Message, traits: VendorTraits) -> dict[str, Any]:
     """The message as the vendor reads it."""

@@ -17,26 +17,6 @@ from flowengine.models.http.vendor_traits import VendorTraits
 from flowengine.models.messages import ToolRequest, texts_of
 from flowengine.models.model import Reply, Request, read_token_count
 
-__all__ = [
-    "OF_CALL",
-    "ChatProtocol",
-    "EventReader",
-    "IncompleteAnswerError",
-    "StreamFailureError",
-    "StreamedEvent",
-    "VendorAnswer",
-    "api_key_header",
-    "as_object",
-    "as_text",
-    "bearer_header",
-    "ends_in_half",
-    "join_surrogates",
-    "list_of_objects",
-    "read_vectors",
-    "with_own_ids",
-]
-
-
 # --- JSON of servers, which may be anything
 
 

@@ -25,8 +25,6 @@ from anyio.streams.tls import TLSStream
 
 from flowengine.models.http.http_connection import BrokenExchangeError, HttpConnection, make_request
 
-__all__ = ["ConnectionPool", "NoConnectionError", "Origin", "open_stream", "pool_of_this_loop", "proxy_for"]
-
 _LONGEST_IDLE: Final = 30.0
 """Seconds after which an idle connection is not used again: many servers close theirs after a minute."""
 _LONGEST_CONNECT: Final = 15.0

@@ -16,8 +16,6 @@ import anyio
 import h11
 from anyio.abc import ByteStream, SocketAttribute
 
-__all__ = ["BrokenExchangeError", "HttpConnection", "ResponseHead", "make_request"]
-
 _CHUNK: Final = 65536
 _TRIES: Final = 3
 """How often a cancelled reader looks for further bytes that are there already."""

@@ -15,10 +15,9 @@ from urllib.parse import quote, urljoin, urlsplit
 
 import anyio
 
-from flowengine.core.threads import postpone_cancellation
+from flowengine.core import postpone_cancellation
 from flowengine.models.http.connection_pool import (
     ConnectionPool,
-    NoConnectionError,
     Origin,
     pool_of_this_loop,
     proxy_for,
@@ -26,8 +25,6 @@ from flowengine.models.http.connection_pool import (
 )
 from flowengine.models.http.http_connection import BrokenExchangeError, HttpConnection, ResponseHead, make_request
 from flowengine.version import __version__
-
-__all__ = ["BrokenExchangeError", "HttpAnswer", "HttpCall", "NoConnectionError", "send_call"]
 
 _MOST_REDIRECTS: Final = 3
 _LARGEST: Final = 64 * 1024 * 1024

@@ -19,9 +19,7 @@ from flowengine.models.http.vendor_traits import NATIVE
 from flowengine.models.model import Model, Reply, Request, stream_whole
 from flowengine.models.outbound import check_outbound
 from flowengine.models.vendors import Vendor
-from flowengine.models.wrappers.priced import cost_of
-
-__all__ = ["NativeEmbedding"]
+from flowengine.models.wrappers import cost_of
 
 
 class NativeEmbedding:

@@ -14,9 +14,7 @@ from functools import cache
 from importlib import import_module
 from typing import Any, Final
 
-from flowengine.core.batching import CALL
-from flowengine.core.context import EMPTY
-from flowengine.core.secret_values import HiddenStream
+from flowengine.core import CALL, EMPTY, HiddenStream
 from flowengine.errors import ModelConfigError
 from flowengine.models.http.chat_protocol import (
     ChatProtocol,
@@ -40,9 +38,7 @@ from flowengine.models.model import Model, Reply, Request, stream_whole
 from flowengine.models.outbound import check_outbound
 from flowengine.models.pricing import seconds_of_call
 from flowengine.models.vendors import BATCH_PRICE, BATCH_VENDORS, Vendor, vendor_named
-from flowengine.models.wrappers.priced import cost_of
-
-__all__ = ["PROTOCOLS", "NativeModel", "load_protocol"]
+from flowengine.models.wrappers import cost_of
 
 PROTOCOLS: Final[Mapping[str, str]] = {
     "openai": "openai_chat:OPENAI_CHAT",

@@ -15,8 +15,6 @@ from typing import Any, Final, NamedTuple
 from flowengine.models.http.vendor_traits import VendorTraits
 from flowengine.models.model import Request
 
-__all__ = ["SharedBeginning", "find_shared_beginning"]
-
 _MARK: Final = {"mode": "explicit"}
 
 

@@ -37,8 +37,6 @@ from flowengine.models.model import (
     read_token_count,
 )
 
-__all__ = ["AZURE_CHAT", "OPENAI_CHAT", "AzureChat", "ChatCollector", "OpenAIChat", "read_chat_usage", "read_told_cost"]
-
 # --- What is sent
 
 

@@ -22,8 +22,6 @@ from flowengine.models.http.vendor_traits import VendorTraits
 from flowengine.models.messages import Message
 from flowengine.models.model import Request
 
-__all__ = ["AZURE_RESPONSES", "OPENAI_RESPONSES", "AzureResponses", "OpenAIResponses"]
-
 
 class OpenAIResponses:
     """`ChatProtocol` of `/responses`."""

@@ -14,8 +14,6 @@ from typing import Any, Final, cast
 from flowengine.models.http.vendor_traits import VendorTraits
 from flowengine.models.model import Request
 
-__all__ = ["describe_function", "describe_schema", "make_strict"]
-
 _KEYWORDS: Final = frozenset(
     {
         *("type", "enum", "const", "title", "description", "properties", "required", "additionalProperties", "items"),

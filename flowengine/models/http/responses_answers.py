@@ -26,8 +26,6 @@ from flowengine.models.http.vendor_traits import VendorTraits
 from flowengine.models.messages import ToolRequest
 from flowengine.models.model import Reply, TokenUsage, read_finish_reason, read_token_count
 
-__all__ = ["PHASE", "REASONING", "ResponseCollector", "read_response"]
-
 REASONING: Final = "reasoning"
 """The type of the items that go back as they came."""
 PHASE: Final = "phase"

@@ -13,18 +13,9 @@ from email.utils import parsedate_to_datetime
 from typing import Any, Final, cast
 from urllib.parse import urlsplit, urlunsplit
 
-from flowengine.core.secret_values import Secrets
+from flowengine.core import Secrets
 from flowengine.errors import ModelError, PermanentModelError, TransientModelError
 from flowengine.models.http.chat_protocol import as_object
-
-__all__ = [
-    "error_of_answer",
-    "may_work_later",
-    "message_in",
-    "read_retry_after",
-    "show_address",
-    "status_of_body",
-]
 
 _TRANSIENT: Final = frozenset({408, 409, 425, 429, *range(500, 600)})
 """HTTP statuses after which the same request may work."""

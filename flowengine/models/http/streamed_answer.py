@@ -16,8 +16,6 @@ from flowengine.models.http.vendor_endpoint import (
     Patience,
 )
 
-__all__ = ["add_events", "is_whole", "receive_piece"]
-
 
 def is_whole(answer: HttpAnswer, beginning: bytes) -> bool:
     """Tells whether the answer is one JSON value, whatever its server calls it, or however it was asked for."""

@@ -26,8 +26,6 @@ from flowengine.models.http.loop_client import BrokenExchangeError, HttpCall, se
 from flowengine.models.http.status_errors import status_of_body
 from flowengine.models.http.vendor_endpoint import Patience, VendorEndpoint
 
-__all__ = ["BatchAnswer", "BatchLook", "BatchableCall", "VendorBatches", "batches_of"]
-
 _ID: Final = re.compile(r"[\w-]{1,200}", re.ASCII)
 """Of batches and files: it goes into addresses."""
 _SECONDS: Final = 120.0

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import anyio
 
-from flowengine.core.secret_values import Secrets, find_secret_values, find_url_secrets, is_random
+from flowengine.core import Secrets, find_secret_values, find_url_secrets, is_random
 from flowengine.errors import ModelError, PermanentModelError, TransientModelError
 from flowengine.models.http.chat_protocol import IncompleteAnswerError, StreamFailureError
 from flowengine.models.http.connection_pool import NoConnectionError
@@ -23,8 +23,6 @@ from flowengine.models.http.status_errors import error_of_answer, show_address, 
 from flowengine.models.http.vendor_traits import VendorTraits
 from flowengine.models.messages import ToolRequest
 from flowengine.models.model import Reply
-
-__all__ = ["CONNECTION_SETTINGS", "Patience", "VendorEndpoint", "check_answer", "is_web_page", "join_address"]
 
 CONNECTION_SETTINGS: Final = frozenset(
     {"api_base", "api_key", "api_version", "base_url", "extra_headers", "organization"}

@@ -13,22 +13,11 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args
 
-from flowengine.core.context import EMPTY
+from flowengine.core import EMPTY
 from flowengine.models.capabilities import Capabilities
 from flowengine.models.capability_lookup import capabilities_of
 from flowengine.models.model import PromptCache
 from flowengine.models.pricing import listed_entry, listed_schema_support
-
-__all__ = [
-    "NATIVE",
-    "STRUCTURED_OUTPUTS",
-    "ModelRule",
-    "StructuredOutput",
-    "VendorTraits",
-    "cache_minimum",
-    "is_native",
-    "traits_of",
-]
 
 StructuredOutput: TypeAlias = Literal["json_schema", "json_object", "tool", "prompt"]
 """How an answer's shape is asked for: by the schema, as some JSON, as a tool that has to be called, in the prompt."""

@@ -19,9 +19,7 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar, cast
 
 import anyio
 
-from flowengine.core.threads import event_of_this_loop, is_short_lived, postpone_cancellation
-
-__all__ = ["AsyncioHome", "Job", "LoopThread"]
+from flowengine.core import event_of_this_loop, is_short_lived, postpone_cancellation
 
 # --- Jobs: coroutines under way in an asyncio loop
 

@@ -26,15 +26,6 @@ from typing import Any, Final
 from flowengine.errors import ModelConfigError
 from flowengine.models.litellm.event_loop import AsyncioHome
 
-__all__ = [
-    "LITELLM_LOOP",
-    "ImportThread",
-    "litellm_loaded",
-    "mute_background_logging",
-    "silence_warnings",
-    "wait_for_started_import",
-]
-
 # --- The thread that imports
 #
 # A thread that the end of the process stops in the middle of an import keeps Python's import lock, and whatever imports

@@ -16,13 +16,18 @@ from typing import Any, Final, NamedTuple
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream
 
-from flowengine.core.secret_values import HiddenStream, Secrets, find_secret_values, is_random
-from flowengine.core.threads import post_to_this_loop, postpone_cancellation
+from flowengine.core import (
+    HiddenStream,
+    Secrets,
+    find_secret_values,
+    is_random,
+    post_to_this_loop,
+    postpone_cancellation,
+)
 from flowengine.errors import ModelError, TransientModelError
 from flowengine.models.attachments import openai_parts
 from flowengine.models.call_timeline import spent_on
-from flowengine.models.http.anthropic_answers import THINKING
-from flowengine.models.http.vendor_endpoint import CONNECTION_SETTINGS
+from flowengine.models.http import CONNECTION_SETTINGS, THINKING
 from flowengine.models.litellm import loading as litellm_import
 from flowengine.models.litellm.loading import (
     LITELLM_LOOP,
@@ -43,8 +48,6 @@ from flowengine.models.model import Model, Reply, Request, stream_whole
 from flowengine.models.outbound import check_outbound
 from flowengine.models.pricing import seconds_of_call
 from flowengine.models.vendors import Vendor
-
-__all__ = ["LiteLLMEmbedding", "LiteLLMModel"]
 
 
 class _CallSecrets(NamedTuple):

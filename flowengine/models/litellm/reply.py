@@ -12,30 +12,25 @@ from contextlib import suppress
 from json import JSONDecodeError
 from typing import Any, Final, cast
 
-from flowengine.core.secret_values import Secrets, find_secret_values, find_url_secrets
+from flowengine.core import Secrets, find_secret_values, find_url_secrets
 from flowengine.errors import FlowEngineError, PermanentModelError, TransientModelError
-from flowengine.models.http.chat_protocol import (
+from flowengine.models.http import (
+    OPENAI_CHAT,
+    ChatCollector,
     IncompleteAnswerError,
+    VendorTraits,
     as_object,
     as_text,
+    check_answer,
     list_of_objects,
+    may_work_later,
+    message_in,
+    read_chat_usage,
+    read_retry_after,
     read_vectors,
+    show_address,
 )
-from flowengine.models.http.openai_chat import OPENAI_CHAT, ChatCollector, read_chat_usage
-from flowengine.models.http.status_errors import may_work_later, message_in, read_retry_after, show_address
-from flowengine.models.http.vendor_endpoint import check_answer
-from flowengine.models.http.vendor_traits import VendorTraits
 from flowengine.models.model import Reply, TokenUsage, read_cost
-
-__all__ = [
-    "PieceCollector",
-    "as_model_error",
-    "read_embedding",
-    "read_reply",
-    "secrets_of",
-    "tellable",
-]
-
 
 _TRAITS: Final = VendorTraits("openai", (), reasoning_tokens=())
 """litellm gives every vendor's answers the shape of OpenAI's."""

@@ -16,21 +16,6 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast
 
 from flowengine.models.messages import Message
 
-__all__ = [
-    "Language",
-    "OfflineMaterial",
-    "choose",
-    "coverage",
-    "judge",
-    "language_of",
-    "looks_like_judgement",
-    "offline_texts",
-    "rank",
-    "route_reason",
-    "sentences",
-    "terms",
-]
-
 # --- The stand-in's own sentences, by language
 
 

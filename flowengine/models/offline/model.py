@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 
 import anyio.lowlevel
 
-from flowengine.core.user_code import describe_error
+from flowengine.core import describe_error
 from flowengine.errors import PermanentModelError
 from flowengine.models.model import Reply, Request, TokenUsage, estimate_tokens, stream_whole
 from flowengine.models.offline.decisions import (
@@ -28,8 +28,6 @@ from flowengine.models.offline.decisions import (
 from flowengine.models.offline.schema_values import Filler
 from flowengine.models.pricing import Price
 from flowengine.models.vendors import Vendor
-
-__all__ = ["OfflineModel", "make_model"]
 
 _SENTENCES: Final = 3
 """Picked for an answer, at most."""

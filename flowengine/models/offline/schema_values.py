@@ -16,8 +16,6 @@ from typing import Any, Final, cast
 from flowengine.errors import PermanentModelError
 from flowengine.models.offline.decisions import choose, rank, terms
 
-__all__ = ["Filler"]
-
 _LONGEST: Final = 1_000_000
 """Characters of an answer. A schema may ask for any number of items, and for texts of any length."""
 _OF_A_VALUE: Final = 50

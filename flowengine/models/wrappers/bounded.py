@@ -15,16 +15,13 @@ from typing import Final, TypeAlias
 
 import anyio
 
-from flowengine.core.batching import CALL, AwaitsAnswer, CallPlace
-from flowengine.core.budget import Ledger, Reservation, Spending, explain_unpriced
+from flowengine.core import CALL, AwaitsAnswer, CallPlace, Ledger, Reservation, Spending, explain_unpriced
 from flowengine.errors import DefinitionError, LimitError, ModelConfigError, ModelError
 from flowengine.models.messages import as_dict
 from flowengine.models.model import Model, PassThroughModel, Reply, Request, Unanswered, read_cost
 from flowengine.models.tokens import count_tokens
 from flowengine.models.worst_case import WorstCase, most_of, worst_cases
 from flowengine.models.wrappers.retrying import BEFORE_NEXT, add_up_failures
-
-__all__ = ["BoundedModel", "usage_of_reply"]
 
 # --- Spending of a reply
 

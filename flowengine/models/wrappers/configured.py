@@ -7,12 +7,10 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
-from flowengine.core.context import EMPTY
+from flowengine.core import EMPTY
 from flowengine.models.definitions import ModelDefinition
 from flowengine.models.model import Finish, Model, PassThroughModel, Request
 from flowengine.models.wrappers.retrying import RetryingModel
-
-__all__ = ["ConfiguredModel", "configure_model"]
 
 
 class ConfiguredModel(PassThroughModel):

@@ -9,7 +9,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, Final, cast
 
-from flowengine.core.batching import CALL
+from flowengine.core import CALL
 from flowengine.errors import ModelError
 from flowengine.models.definitions import SaysItsPrice, has_own_price
 from flowengine.models.model import Finish, Model, PassThroughModel, Reply, Request, TokenUsage
@@ -17,8 +17,6 @@ from flowengine.models.pricing import Price, listed_entry, listed_price
 from flowengine.models.table_rates import pick_rate, read_number, read_rates
 from flowengine.models.vendors import BATCH_PRICE
 from flowengine.models.wrappers.retrying import RetryingModel
-
-__all__ = ["PricedModel", "cost_of", "find_user_price", "price_of", "with_price"]
 
 # --- What an answer cost, by the tokens that its vendor told and the rates of the table
 #

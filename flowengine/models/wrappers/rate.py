@@ -27,8 +27,6 @@ from flowengine.models.model import Finish, Model, PassThroughModel, Reply, Requ
 from flowengine.models.throttle import CallSlots
 from flowengine.models.vendors import RateLimits
 
-__all__ = ["Limiter", "Limiters", "RateLimitedModel", "RateLimiter", "RateTurn", "limiter_for"]
-
 
 class RateTurn(Protocol):
     """A call's turn, which has come."""

@@ -25,8 +25,6 @@ from flowengine.models.throttle import VendorThrottle
 if TYPE_CHECKING:
     from tenacity import RetryCallState
 
-__all__ = ["BEFORE_NEXT", "FallbackModel", "RetryingModel", "add_up_failures"]
-
 # --- Streams whose first piece has come
 
 

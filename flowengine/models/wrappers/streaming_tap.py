@@ -8,12 +8,10 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 
-from flowengine.core.context import Tell
+from flowengine.core import Tell
 from flowengine.errors import TransientModelError
 from flowengine.models.model import Finish, Model, PassThroughModel, Reply, Request
 from flowengine.models.wrappers.retrying import FallbackModel, RetryingModel
-
-__all__ = ["tap_model"]
 
 
 def tap_model(model: Model, tell: Tell, *, is_read: bool = True) -> Model:

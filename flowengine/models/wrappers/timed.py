@@ -14,8 +14,6 @@ import anyio
 from flowengine.errors import TransientModelError
 from flowengine.models.model import PassThroughModel, Reply, Request
 
-__all__ = ["TimedModel"]
-
 T = TypeVar("T")
 
 

@@ -6,22 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Final, Literal, cast, get_args
 
-from flowengine.core.address_rules import origin_of
-from flowengine.core.argument_kinds import check_arguments
-from flowengine.core.templating.compile import compile_template
-from flowengine.core.templating.parse import parse_template
+from flowengine.core import check_arguments, origin_of
+from flowengine.core.templating import compile_template, parse_template
 from flowengine.errors import DefinitionError, TemplateSyntaxError, did_you_mean
-
-__all__ = [
-    "TEMPLATE_NAMES",
-    "ChannelType",
-    "MailServer",
-    "NotifyChannel",
-    "NotifySettings",
-    "channel_of",
-    "find_template_problems",
-    "render_body",
-]
 
 ChannelType = Literal["mail", "slack", "teams", "http"]
 

@@ -18,8 +18,6 @@ from typing import Any, Final, NamedTuple, cast
 
 from flowengine.errors import DefinitionError
 
-__all__ = ["SECRET_VARIABLE", "AnswerLink", "LinkSigner", "find_signer"]
-
 SECRET_VARIABLE: Final = "FLOWENGINE_LINK_SECRET"
 """The environment variable with the secret; of several, with commas between, the first signs, and all are taken."""
 

@@ -22,13 +22,21 @@ from urllib.parse import urlsplit
 
 import anyio
 
-from flowengine.core.address_rules import origin_of
-from flowengine.core.records import ApprovalRequested, Notified, node_of_question, question_path
-from flowengine.core.secret_values import ESCAPE, Secrets, find_url_secrets, replace_escape
-from flowengine.core.user_code import call_abandonable
-from flowengine.engine.events import Event, NodeRecorded, RunStarted
+from flowengine.core import (
+    ESCAPE,
+    ApprovalRequested,
+    Notified,
+    Secrets,
+    call_abandonable,
+    find_url_secrets,
+    node_of_question,
+    origin_of,
+    question_path,
+    replace_escape,
+)
+from flowengine.engine import Event, NodeRecorded, RunStarted
 from flowengine.errors import DefinitionError, FlowEngineError, TemplateError, UnknownEffectError, did_you_mean
-from flowengine.journal.approvals import may_answer, open_questions, times_asked
+from flowengine.journal import may_answer, open_questions, times_asked
 from flowengine.nodes.compiled_flow import QuestionDelivery
 from flowengine.nodes.http_request import make_request
 from flowengine.nodes.http_sender import Sender
@@ -42,8 +50,6 @@ from flowengine.nodes.notify.question_notice import (
     make_slack,
     make_teams,
 )
-
-__all__ = ["DeliveryPace", "PeopleNotifier", "link_path"]
 
 _LONGEST_ERROR: Final = 300
 _LONGEST_ANSWER: Final = 2000

@@ -17,11 +17,8 @@ from email.policy import SMTP
 from email.utils import format_datetime, parseaddr
 from typing import Any, Final, NamedTuple
 
-from flowengine.core.json_values import to_json_value
-from flowengine.core.values import thaw
+from flowengine.core import thaw, to_json_value
 from flowengine.errors import DefinitionError
-
-__all__ = ["QuestionNotice", "check_mail_address", "make_json", "make_mail", "make_slack", "make_teams"]
 
 _MOST: Final = 2_800
 """Characters of a question in Slack (which takes 3,000 in a block) and Teams."""

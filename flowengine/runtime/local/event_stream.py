@@ -11,14 +11,11 @@ from typing import TypeAlias
 import anyio
 from anyio.streams.memory import MemoryObjectSendStream
 
-from flowengine.core.user_code import is_failure, is_interrupt
-from flowengine.engine.events import Event, TokenStreamed
-from flowengine.engine.ports import JournalStore
+from flowengine.core import is_failure, is_interrupt
+from flowengine.engine import Event, JournalStore, TokenStreamed
 from flowengine.errors import RunError
-from flowengine.journal.stores import tell_events
+from flowengine.journal import tell_events
 from flowengine.runtime.run import Run, RunOptions
-
-__all__ = ["EventStream", "Streamed", "open_stream"]
 
 Streamed: TypeAlias = Event | TokenStreamed
 """What a stream yields."""

@@ -6,19 +6,24 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
-from flowengine.core.records import MapStopped, Reused, ToolCall
-from flowengine.core.values import freeze
-from flowengine.engine.events import Event, NodeFailed, NodeFinished, NodeRecorded, RunStarted, patches_in, start_of
-from flowengine.engine.graph import Graph
-from flowengine.engine.restoring import History, enclosing_containers
-from flowengine.engine.state import StateStore
+from flowengine.core import MapStopped, Reused, ToolCall, freeze
+from flowengine.engine import (
+    Event,
+    Graph,
+    History,
+    NodeFailed,
+    NodeFinished,
+    NodeRecorded,
+    RunStarted,
+    StateStore,
+    enclosing_containers,
+    patches_in,
+    start_of,
+)
 from flowengine.errors import InputError, RunError, StateError, did_you_mean, refuse_other_kind
-from flowengine.nodes.compiled_flow import CompiledFlow, ContainerNode, file_path
-from flowengine.nodes.reuse_rules import Definitions, Past
+from flowengine.nodes import CompiledFlow, ContainerNode, Definitions, Past, file_path
 from flowengine.runtime.local.shared_past import shared_events
 from flowengine.runtime.run import settings_of
-
-__all__ = ["failed_items", "fork_events", "forked_nodes", "patches_of", "refuse_repeated_deeds"]
 
 # --- Items that failed in maps
 
@@ -27,7 +32,7 @@ _ITEM: Final = re.compile(r"(.*)\[(\d+)\]\.")
 
 def failed_items(plan: CompiledFlow, events: Sequence[Event]) -> Mapping[str, Collection[int]]:
     """Path of a map that went on without its failed items → their indices. One that had enough needs no more."""
-    from flowengine.nodes.map import MapNode
+    from flowengine.nodes import MapNode
 
     history, nodes = History(events), plan.all_nodes
     stopped = {each.node for each in events if isinstance(each, NodeRecorded) and type(each.record) is MapStopped}

@@ -13,12 +13,13 @@ from typing import Any, Final, cast
 
 import anyio.to_thread
 
-from flowengine.core.batching import BATCHING
-from flowengine.core.context import EMPTY
-from flowengine.core.records import ApprovalRequested, ModelCall, ToolCall, node_of_question
-from flowengine.core.values import freeze
-from flowengine.engine.events import (
+from flowengine.core import BATCHING, EMPTY, ApprovalRequested, ModelCall, ToolCall, freeze, node_of_question
+from flowengine.engine import (
+    Attempts,
     Event,
+    History,
+    Journal,
+    JournalStore,
     NodeFailed,
     NodeFinished,
     NodeRecorded,
@@ -27,12 +28,10 @@ from flowengine.engine.events import (
     RunFinished,
     RunResumed,
     RunStarted,
+    StateStore,
+    Walk,
     start_of,
 )
-from flowengine.engine.ports import Journal, JournalStore
-from flowengine.engine.restoring import Attempts, History
-from flowengine.engine.state import StateStore
-from flowengine.engine.walk import Walk
 from flowengine.errors import (
     FlowChangedError,
     InputError,
@@ -41,30 +40,13 @@ from flowengine.errors import (
     StoreCorruptError,
     refuse_other_kind,
 )
-from flowengine.journal.approvals import answers_left, open_questions
-from flowengine.journal.effects import decided_effects
-from flowengine.journal.stores import commit_events
-from flowengine.journal.value_types import reading_record
-from flowengine.nodes.compiled_flow import CompiledFlow, are_others, file_path
-from flowengine.nodes.run_inputs import checked_inputs, may_take_long, take_files
+from flowengine.journal import answers_left, commit_events, decided_effects, open_questions, reading_record
+from flowengine.nodes import CompiledFlow, are_others, checked_inputs, file_path, may_take_long, take_files
 from flowengine.runtime.local.forking import failed_items, fork_events, forked_nodes, patches_of, refuse_repeated_deeds
 from flowengine.runtime.local.local_execution import LocalExecution, keeper_of
 from flowengine.runtime.run import DEFAULTS, Run, RunOptions, chosen_limits, limits_under, settings_of
 from flowengine.runtime.sessions import leave_behind, load_session
 from flowengine.version import __version__
-
-__all__ = [
-    "beginning",
-    "changed_definitions",
-    "changed_nodes",
-    "fork",
-    "inputs_with_files",
-    "new_run_id",
-    "read_run",
-    "resume",
-    "start",
-    "write_fork",
-]
 
 
 def new_run_id() -> str:
@@ -298,7 +280,7 @@ async def write_fork(
         if labels is not None:
             own["labels"] = freeze(labels)
         started = started._replace(settings=own)
-    from flowengine.journal.run_export import store_run  # Only forks write whole runs.
+    from flowengine.journal import store_run  # Only forks write whole runs.
 
     await store_run(store, [started, *shared, *begun], new_id)
 
@@ -316,7 +298,7 @@ def _reuse_results(
     nodes that take none of a run."""
     if acts and reuse is None and not plan.caches:
         return plan
-    from flowengine.nodes.reuse import reusing  # Knows agents, which most flows built in Python do without.
+    from flowengine.nodes import reusing  # Knows agents, which most flows built in Python do without.
 
     return reusing(plan, store, run_id, reuse, acts=acts, anew=anew)
 

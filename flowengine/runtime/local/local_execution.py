@@ -14,32 +14,31 @@ from typing import NamedTuple, TypeAlias, cast
 
 import anyio
 
-from flowengine.core.budget import Budget, Ledger
-from flowengine.core.file_keeper import BlobStore, FileKeeper
-from flowengine.core.file_values import FileValue, find_files
-from flowengine.core.run_scope import Fence, RunScope
-from flowengine.core.user_code import is_interrupt
-from flowengine.engine.events import Event, RunFinished, RunStarted, TokenStreamed
-from flowengine.engine.parked import Parked
-from flowengine.engine.ports import Journal, JournalStore
-from flowengine.engine.scheduler import Scheduler, error_info
-from flowengine.engine.walk import Walk
+from flowengine.core import BlobStore, Budget, Fence, FileKeeper, FileValue, Ledger, RunScope, find_files, is_interrupt
+from flowengine.engine import (
+    Event,
+    Journal,
+    JournalStore,
+    Parked,
+    RunFinished,
+    RunStarted,
+    Scheduler,
+    TokenStreamed,
+    Walk,
+    error_info,
+)
 from flowengine.errors import DefinitionError, JournalError, LimitError, NotJournalableError
-from flowengine.journal.approvals import Mail
-from flowengine.journal.stores import commit_events
-from flowengine.nodes.compiled_flow import CompiledFlow, outputs_of, partial_outputs_of
-from flowengine.nodes.node import RunLimits
+from flowengine.journal import Mail, commit_events
+from flowengine.nodes import CompiledFlow, RunLimits, outputs_of, partial_outputs_of
 from flowengine.runtime.run import Live, Run, RunOptions
 from flowengine.runtime.sessions import leave_behind
-
-__all__ = ["LocalExecution", "keeper_of"]
 
 
 def _tell_elsewhere(
     live: Live, store: JournalStore, journal: Journal, run_id: str, scope: RunScope, piece: TokenStreamed
 ) -> None:
     """Hand a piece on, and show it to those who follow the run from other processes."""
-    from flowengine.journal.live_board import LiveBoard  # Most runs have nothing to show.
+    from flowengine.journal import LiveBoard  # Most runs have nothing to show.
 
     scope.once(LiveBoard, lambda: LiveBoard(store, run_id, scope, journal.flush)).hear(piece)
     live(piece)
@@ -107,7 +106,7 @@ class LocalExecution:
             finished = self._finish(stop)._replace(unrecorded_usd=self._unrecorded_usd)
             if finished.status == "succeeded" and leaving is not None and _has_more_to_keep(leaving, walk):
                 if getattr(self.store, "is_shared", False):  # A store in memory keeps any value.
-                    from flowengine.journal.codec import encode
+                    from flowengine.journal import encode
 
                     finished = _write_end(finished, encode)
                 if finished.status == "succeeded":

@@ -31,16 +31,29 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import anyio
 
-from flowengine.core.batching import BATCHING
-from flowengine.core.budget import Budget, Ledger, Spending, explain_unpriced
-from flowengine.core.cancellation import start_apart
-from flowengine.core.context import EMPTY, RunStatus
-from flowengine.core.json_values import dumps
-from flowengine.core.records import ModelCall
-from flowengine.engine.events import ErrorInfo, Event, NodeRecorded, RunFinished, RunResumed
-from flowengine.engine.ports import JournalStore, RunInfo
-from flowengine.engine.restoring import History
-from flowengine.engine.scheduler import error_info
+from flowengine.core import (
+    BATCHING,
+    EMPTY,
+    Budget,
+    Ledger,
+    ModelCall,
+    RunStatus,
+    Spending,
+    dumps,
+    explain_unpriced,
+    start_apart,
+)
+from flowengine.engine import (
+    ErrorInfo,
+    Event,
+    History,
+    JournalStore,
+    NodeRecorded,
+    RunFinished,
+    RunInfo,
+    RunResumed,
+    error_info,
+)
 from flowengine.errors import (
     DefinitionError,
     EffectPendingError,
@@ -49,14 +62,12 @@ from flowengine.errors import (
     NotJournalableError,
     RunError,
 )
-from flowengine.journal.run_lookup import check_labels
-from flowengine.models.vendors import is_stand_in
-from flowengine.nodes.compiled_flow import CompiledFlow
+from flowengine.journal import check_labels
+from flowengine.models import is_stand_in
+from flowengine.nodes import CompiledFlow
 from flowengine.runtime.local.local import resume, start
 from flowengine.runtime.run import DEFAULTS, Run, RunOptions
 from flowengine.runtime.set_lease import hold_set
-
-__all__ = ["DataRow", "RowResult", "RowRuns", "RowSet", "RowStatus", "content_key", "open_row_set"]
 
 RowStatus: TypeAlias = RunStatus | Literal["refused"]
 """How a row stands; `refused`: its run did not begin, since what it gives does not fit the flow."""

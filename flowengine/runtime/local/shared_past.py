@@ -12,21 +12,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from flowengine.core.records import (
-    Answered,
-    ApprovalRequested,
-    MapStopped,
-    ModelCall,
-    Notified,
-    Reused,
-    ToolCall,
-    tool_key,
-)
-from flowengine.engine.events import Event, NodeFailed, NodeFinished, NodeRecorded, NodeSkipped, NodeStarted
-from flowengine.engine.restoring import History
-from flowengine.nodes.reuse_rules import Past
-
-__all__ = ["shared_events"]
+from flowengine.core import Answered, ApprovalRequested, MapStopped, ModelCall, Notified, Reused, ToolCall, tool_key
+from flowengine.engine import Event, History, NodeFailed, NodeFinished, NodeRecorded, NodeSkipped, NodeStarted
+from flowengine.nodes import Past
 
 
 class _Standing(NamedTuple):

@@ -11,9 +11,10 @@ from typing import Any, Final, NamedTuple
 
 import anyio
 
-from flowengine.core.records import Answered, ModelCall, ToolCall
-from flowengine.engine.events import (
+from flowengine.core import Answered, ModelCall, ToolCall
+from flowengine.engine import (
     Event,
+    JournalStore,
     NodeCancelled,
     NodeFailed,
     NodeFinished,
@@ -24,9 +25,6 @@ from flowengine.engine.events import (
     RunResumed,
     RunStarted,
 )
-from flowengine.engine.ports import JournalStore
-
-__all__ = ["Company", "Deaths", "LeftError", "deaths_of", "is_progress"]
 
 # --- Deaths of a run's writers
 

@@ -21,14 +21,12 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
-from flowengine.core.context import EMPTY
+from flowengine.core import EMPTY
 from flowengine.errors import FlowEngineError
 from flowengine.runtime.queue.heartbeat import WorkerHeartbeat
 from flowengine.runtime.queue.run_totals import SPENT_METRICS
 from flowengine.runtime.queue.status import QueueStatus, queues_of, workers_of
 from flowengine.version import __version__
-
-__all__ = ["answering", "listen"]
 
 # --- Metrics in the text format of Prometheus (version 0.0.4)
 

@@ -19,8 +19,6 @@ from flowengine.version import __version__
 if TYPE_CHECKING:
     from procrastinate import App
 
-__all__ = ["Presence", "Tell", "WorkerHeartbeat", "WorkerNotice"]
-
 # --- Notices: lines for people, with what happened and to which run
 
 

@@ -24,18 +24,14 @@ from procrastinate import App
 from procrastinate.exceptions import AlreadyEnqueued
 from procrastinate.jobs import Job, JobDeferrer, Status
 
-from flowengine.engine.events import RunFinished
+from flowengine.engine import RunFinished
 from flowengine.errors import RunBusyError, RunNotFoundError, StoreCorruptError, StoreVersionError
-from flowengine.journal.approvals import ANSWER, answers_left
-from flowengine.journal.postgres.migrations import VERSION
-from flowengine.journal.postgres.store import PostgresStore
-from flowengine.journal.value_types import only_looking
+from flowengine.journal import ANSWER, answers_left, only_looking
+from flowengine.journal.postgres import VERSION, PostgresStore
 from flowengine.runtime.queue.run_positions import HELD, SCHEMA, ask_queue, queue_and_priority
 from flowengine.runtime.queue.run_queue import close_run
 from flowengine.runtime.queue.suspicion import note_companies
 from flowengine.runtime.queue.tables import before_new, job_of, look_into_queue, put_jobs
-
-__all__ = ["WORKER", "Orphans", "Rescue"]
 
 # --- Runs without a job
 

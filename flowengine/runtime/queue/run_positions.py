@@ -12,34 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from time import time
 from typing import Any, Final, NamedTuple, Protocol
 
-from flowengine.core.context import EMPTY
-from flowengine.core.values import is_map, thaw
-from flowengine.engine.events import RunStarted
-from flowengine.engine.ports import JournalStore
+from flowengine.core import EMPTY, is_map, thaw
+from flowengine.engine import JournalStore, RunStarted
 from flowengine.errors import DefinitionError, JournalError
-from flowengine.journal.codec import decode, encode
-from flowengine.journal.run_lookup import labels_of, storable
-
-__all__ = [
-    "ENDED",
-    "HELD",
-    "MOST_PRIORITY",
-    "SCHEMA",
-    "TASK",
-    "Queryable",
-    "Standing",
-    "ask_queue",
-    "check_queue_name",
-    "forget",
-    "has_queue",
-    "hold",
-    "lacks_of",
-    "note",
-    "queue_and_priority",
-    "queue_of",
-    "refuse_another",
-    "standing_of",
-]
+from flowengine.journal import decode, encode, labels_of, storable
 
 # --- Runs that are for workers: submitted to a queue, and in a store that has one
 #
@@ -93,7 +69,7 @@ def queue_of(store: JournalStore, started: RunStarted) -> str | None:
 def has_queue(store: JournalStore) -> bool:
     """Tells whether runs of the store can be submitted to a queue."""
     try:
-        from flowengine.journal.postgres.store import PostgresStore  # Only who uses it needs a driver.
+        from flowengine.journal.postgres import PostgresStore  # Only who uses it needs a driver.
     except ImportError:
         return False
     return isinstance(store, PostgresStore)

@@ -20,16 +20,12 @@ from typing import Any, Final, Literal
 import anyio
 import anyio.to_thread
 
-from flowengine.core.context import EMPTY
-from flowengine.core.values import freeze
-from flowengine.engine.events import Event, RunFinished, RunResumed
-from flowengine.engine.ports import JournalStore
+from flowengine.core import EMPTY, freeze
+from flowengine.engine import Event, JournalStore, RunFinished, RunResumed
 from flowengine.errors import DefinitionError, JournalError, StoreUnavailableError
-from flowengine.journal.blob_owners import forget_beside
-from flowengine.journal.stores import check_run_id
-from flowengine.journal.value_types import only_looking
-from flowengine.nodes.compiled_flow import CompiledFlow
-from flowengine.runtime.local.local import beginning, inputs_with_files, new_run_id
+from flowengine.journal import check_run_id, forget_beside, only_looking
+from flowengine.nodes import CompiledFlow
+from flowengine.runtime.local import beginning, inputs_with_files, new_run_id
 from flowengine.runtime.queue.run_positions import (
     HELD,
     MOST_PRIORITY,
@@ -47,8 +43,7 @@ try:
     from procrastinate import exceptions
     from procrastinate.jobs import Job
 
-    from flowengine.journal.postgres.store import PostgresStore
-    from flowengine.journal.postgres.tables import Beginnings
+    from flowengine.journal.postgres import Beginnings, PostgresStore
     from flowengine.runtime.queue.tables import (
         address_of,
         before_new,
@@ -59,21 +54,6 @@ try:
     )
 except ImportError as error:
     raise StoreUnavailableError(f"a queue needs its library: {install_hint('queue')} ({error})") from error
-
-__all__ = [
-    "PYTHON",
-    "TASK",
-    "Cancelled",
-    "append_events",
-    "cancel",
-    "close_run",
-    "open_queue",
-    "queue_store",
-    "requeue",
-    "submit",
-    "submit_many",
-    "submit_runs",
-]
 
 PYTHON: Final = ".".join(platform.python_version_tuple()[:2])
 """Functions look different to each Python."""

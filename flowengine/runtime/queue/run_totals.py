@@ -6,13 +6,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
-from flowengine.core.budget import Spending
-from flowengine.core.records import ModelCall, usage_of
-from flowengine.engine.events import Event, NodeRecorded, RunFinished, RunStarted
-from flowengine.engine.restoring import add_up_spending
-from flowengine.journal.run_lookup import labels_of
-
-__all__ = ["CALLER", "SPENT_METRICS", "RunTotals", "spent_since_stop"]
+from flowengine.core import ModelCall, Spending, usage_of
+from flowengine.engine import Event, NodeRecorded, RunFinished, RunStarted, add_up_spending
+from flowengine.journal import labels_of
 
 SPENT_METRICS: Final = (
     ("flowengine_model_calls", "Model calls of runs that stopped here.", 0),

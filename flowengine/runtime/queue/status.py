@@ -9,10 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, Literal, NamedTuple
 
-from flowengine.engine.ports import JournalStore
+from flowengine.engine import JournalStore
 from flowengine.runtime.queue.run_positions import SCHEMA, TASK, Queryable, ask_queue
-
-__all__ = ["LIVE", "QueueProblem", "QueueStatus", "WorkerStatus", "problems_of", "queues_of", "workers_of"]
 
 LIVE: Final = 30.0
 """Seconds since its last sign for which a worker counts as alive; one on a machine that is far too busy is late."""

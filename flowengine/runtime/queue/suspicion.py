@@ -19,25 +19,12 @@ import anyio
 import anyio.to_thread
 from procrastinate import App
 
-from flowengine.core.values import thaw
-from flowengine.engine.events import Event
-from flowengine.engine.ports import JournalStore
+from flowengine.core import thaw
+from flowengine.engine import Event, JournalStore
 from flowengine.errors import JournalError, RunError, SupersededError
-from flowengine.journal.postgres.store import PostgresJournal
+from flowengine.journal.postgres import PostgresJournal
 from flowengine.runtime.queue import crash_count as queue_loading
 from flowengine.runtime.queue.crash_count import Company, Deaths, is_progress
-
-__all__ = [
-    "SUSPECT",
-    "Sharing",
-    "Suspicion",
-    "Turns",
-    "companies_of",
-    "forget_companies",
-    "note_companies",
-    "share_out",
-    "weigh_death",
-]
 
 SUSPECT: Final = 2.0
 """The weight of deaths in a row from which on a run is driven alone."""

@@ -24,19 +24,8 @@ from procrastinate.schema import SchemaManager
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from flowengine.errors import StoreUnavailableError, StoreVersionError
-from flowengine.journal.postgres.store import PostgresStore
+from flowengine.journal.postgres import PostgresStore
 from flowengine.runtime.queue.run_positions import MOST_PRIORITY, SCHEMA, TASK
-
-__all__ = [
-    "address_of",
-    "before_new",
-    "expiry_lock",
-    "is_new",
-    "job_of",
-    "look_into_queue",
-    "make_tables",
-    "put_jobs",
-]
 
 _LOCK: Final = 0x464C4F58
 """One process at a time makes the tables."""

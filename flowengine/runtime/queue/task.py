@@ -22,9 +22,8 @@ from procrastinate.job_context import AbortReason
 from procrastinate.jobs import Job
 from procrastinate.retry import BaseRetryStrategy
 
-from flowengine.core.context import RunStatus
-from flowengine.engine.events import Event, RunFinished, RunStarted
-from flowengine.engine.scheduler import error_info
+from flowengine.core import RunStatus
+from flowengine.engine import Event, RunFinished, RunStarted, error_info
 from flowengine.errors import (
     FlowEngineError,
     JournalError,
@@ -34,14 +33,12 @@ from flowengine.errors import (
     StoreVersionError,
     SupersededError,
 )
-from flowengine.journal.approvals import open_questions
-from flowengine.journal.postgres.store import PostgresJournal, PostgresStore
-from flowengine.journal.postgres.writer import HandedBackError
-from flowengine.journal.value_types import only_looking
-from flowengine.models.litellm.loading import wait_for_started_import
-from flowengine.nodes.compiled_flow import CompiledFlow
+from flowengine.journal import only_looking, open_questions
+from flowengine.journal.postgres import HandedBackError, PostgresJournal, PostgresStore
+from flowengine.models.litellm import wait_for_started_import
+from flowengine.nodes import CompiledFlow
 from flowengine.runtime.deliveries import next_try
-from flowengine.runtime.local.local import resume
+from flowengine.runtime.local import resume
 from flowengine.runtime.queue import crash_count as queue_loading
 from flowengine.runtime.queue.crash_count import LeftError, deaths_of
 from flowengine.runtime.queue.heartbeat import Tell, WorkerNotice
@@ -51,8 +48,6 @@ from flowengine.runtime.queue.suspicion import Turns
 from flowengine.runtime.queue.tables import before_new, expiry_lock, is_new
 from flowengine.runtime.queue.worker_flows import LackingError, WorkerFlows, check_versions
 from flowengine.runtime.run import Run, RunOptions, settings_of, unheard
-
-__all__ = ["JobRetry", "JobTerms", "PutBackError", "RunTask", "StumbledError", "may_leave"]
 
 _FIRST: Final = 1.0
 _LONGEST: Final = 30.0

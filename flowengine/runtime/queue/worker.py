@@ -30,10 +30,9 @@ from procrastinate.exceptions import ConnectorException
 from procrastinate.worker import Worker
 from psycopg_pool import AsyncConnectionPool, PoolClosed
 
-from flowengine.engine.events import Event
+from flowengine.engine import Event
 from flowengine.errors import FlowEngineError, StoreVersionError
-from flowengine.journal.postgres.rates import PostgresRates
-from flowengine.journal.postgres.store import PostgresStore
+from flowengine.journal.postgres import PostgresRates, PostgresStore
 from flowengine.runtime.queue.heartbeat import Presence, Tell, WorkerHeartbeat, WorkerNotice
 from flowengine.runtime.queue.rescue import WORKER, Orphans, Rescue
 from flowengine.runtime.queue.run_positions import check_queue_name
@@ -43,9 +42,7 @@ from flowengine.runtime.queue.task import RunTask
 from flowengine.runtime.queue.worker_flows import WorkerFlows
 
 if TYPE_CHECKING:
-    from flowengine.runtime.schedules.worker_schedules import WorkerSchedules
-
-__all__ = ["Pace", "PatientConnector", "work"]
+    from flowengine.runtime.schedules import WorkerSchedules
 
 # --- A connection that waits for the server
 
@@ -324,7 +321,7 @@ async def work(
 
             await stack.enter_async_context(answering(health, vitals, store.url))
         if scheduled is not None:
-            from flowengine.runtime.schedules.worker_schedules import serving_schedules  # Few projects have schedules.
+            from flowengine.runtime.schedules import serving_schedules  # Few projects have schedules.
 
             where = os.environ if environ is None else environ
             await stack.enter_async_context(serving_schedules(store, scheduled, where, tell))

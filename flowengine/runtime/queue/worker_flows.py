@@ -11,18 +11,16 @@ from dataclasses import replace
 from time import monotonic
 from typing import Any, Final
 
-from flowengine.engine.events import Event, NodeFinished, RunStarted
+from flowengine.engine import Event, NodeFinished, RunStarted
 from flowengine.errors import DefinitionError, FlowError
-from flowengine.flowfile.compile.compiler import load_plan
-from flowengine.flowfile.project.project import find_project
-from flowengine.flowfile.run_bundle import place_of, unpack_bundle
-from flowengine.models.wrappers.rate import Limiters
-from flowengine.nodes.compiled_flow import CompiledFlow, are_others
-from flowengine.runtime.local.local import changed_definitions
+from flowengine.flowfile import place_of, unpack_bundle
+from flowengine.flowfile.compile import load_plan
+from flowengine.flowfile.project import find_project
+from flowengine.models.wrappers import Limiters
+from flowengine.nodes import CompiledFlow, are_others
+from flowengine.runtime.local import changed_definitions
 from flowengine.runtime.queue.run_queue import PYTHON
 from flowengine.version import __version__
-
-__all__ = ["LackingError", "WorkerFlows", "check_versions"]
 
 _MOST: Final = 64
 _AGE: Final = 30.0

@@ -15,13 +15,9 @@ from typing import Any, Final, Protocol, cast
 import anyio
 import anyio.to_thread
 
-from flowengine.core.schedule import Schedule, ScheduleState, TickDecision, decide_ticks
-from flowengine.core.user_code import describe_error
-from flowengine.core.values import is_map
-from flowengine.engine.ports import JournalStore
+from flowengine.core import Schedule, ScheduleState, TickDecision, decide_ticks, describe_error, is_map
+from flowengine.engine import JournalStore
 from flowengine.errors import FlowEngineError, JournalError, StoreUnavailableError
-
-__all__ = ["LABEL", "SIGN_OF_LIFE", "ScheduleHost", "ScheduleTicker", "recall_state"]
 
 LABEL: Final = "schedule"
 """The label of runs that a schedule began; its value is the schedule's name."""

@@ -10,16 +10,12 @@ from typing import NamedTuple
 
 import anyio.to_thread
 
-from flowengine.core.run_scope import RunScope
-from flowengine.core.schedule import Schedule
+from flowengine.core import RunScope, Schedule
 from flowengine.errors import JournalError
-from flowengine.flowfile.compile.compiler import load_plan
-from flowengine.journal.postgres.store import PostgresStore
-from flowengine.runtime.queue.heartbeat import Tell, WorkerNotice
-from flowengine.runtime.queue.run_queue import cancel, submit
+from flowengine.flowfile.compile import load_plan
+from flowengine.journal.postgres import PostgresStore
+from flowengine.runtime.queue import Tell, WorkerNotice, cancel, submit
 from flowengine.runtime.schedules.schedule_ticker import LABEL, ScheduleTicker
-
-__all__ = ["QueueHost", "WorkerSchedules", "serving_schedules"]
 
 
 class WorkerSchedules(NamedTuple):

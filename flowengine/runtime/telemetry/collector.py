@@ -23,10 +23,8 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import SpanExportResult
 
-from flowengine.core.secret_values import Secrets, find_secret_values, find_url_secrets, is_random
+from flowengine.core import Secrets, find_secret_values, find_url_secrets, is_random
 from flowengine.version import __version__
-
-__all__ = ["Collector"]
 
 _BATCH: Final = 512
 """Spans of one request."""

@@ -10,9 +10,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, cast
 
-from flowengine.core.records import ModelCall, ToolCall
-
-__all__ = ["ToolRequestPart", "input_messages", "output_messages", "requests_of", "take_request"]
+from flowengine.core import ModelCall, ToolCall
 
 # --- Names of spans, attributes and metrics
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import TracerProvider
 
-__all__ = ["Delivery", "emit", "emit_spans", "measure", "send"]
-
 _NAME: Final = "flowengine"
 
 

@@ -14,20 +14,17 @@ from importlib.util import find_spec
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Final
 
-from flowengine.core.masking.masker import Masker
-from flowengine.engine.events import Event, RunFinished
-from flowengine.engine.ports import Journal, JournalStore
+from flowengine.core.masking import Masker
+from flowengine.engine import Event, Journal, JournalStore, RunFinished
 from flowengine.errors import DefinitionError
-from flowengine.journal.stores import TeeJournal
-from flowengine.models.http.status_errors import show_address
+from flowengine.journal import TeeJournal
+from flowengine.models.http import show_address
 from flowengine.runtime.telemetry.otel import emit_spans, measure
 from flowengine.runtime.telemetry.spans import Span, SpanFold
 from flowengine.version import install_hint
 
 if TYPE_CHECKING:
     from flowengine.runtime.telemetry.collector import Collector
-
-__all__ = ["LiveTelemetry", "sending_spans"]
 
 _PAUSE: Final = 1.0
 """Seconds from one batch to the next."""

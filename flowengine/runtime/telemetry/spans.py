@@ -18,12 +18,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
-from flowengine.core.context import EvaluationResult, NodeResult
-from flowengine.core.json_values import to_json_value
-from flowengine.core.masking.masker import Masker
-from flowengine.core.node_traits import TRAITS
-from flowengine.core.records import (
+from flowengine.core import (
+    TRAITS,
+    EvaluationResult,
     ModelCall,
+    NodeResult,
     Notice,
     ProviderFailed,
     Receipt,
@@ -32,8 +31,10 @@ from flowengine.core.records import (
     Round,
     SkillLoad,
     ToolCall,
+    to_json_value,
 )
-from flowengine.engine.events import (
+from flowengine.core.masking import Masker
+from flowengine.engine import (
     Event,
     NodeCancelled,
     NodeFailed,
@@ -53,8 +54,6 @@ from flowengine.runtime.telemetry.conventions import (
     requests_of,
     take_request,
 )
-
-__all__ = ["Mark", "Span", "SpanFold", "spans_of"]
 
 _LONGEST: Final = 100_000
 """Characters of one attribute."""

@@ -14,10 +14,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
-from flowengine.core.context import EMPTY
-from flowengine.core.json_values import dumps
-from flowengine.journal.run_lookup import parse_label_filter
-from flowengine.runtime.run import RunOptions
+from flowengine.core import EMPTY, dumps
+from flowengine.journal import parse_label_filter
+from flowengine.runtime import RunOptions
 from flowengine.web.api.api_operations import (
     BODY_PROBLEMS,
     ApiAnswer,
@@ -44,12 +43,8 @@ from flowengine.web.api.schemas import (
     to_run_object,
 )
 from flowengine.web.api.sse import stream_events
-from flowengine.web.gate.problems import Handler, ProblemError, problem_response
-from flowengine.web.gate.requests import get_parts, read_json
-from visualize.viewer.html import whole
-from visualize.viewer.runs import PAGE_SIZE, filters_of, query_of
-
-__all__ = ["OPERATIONS", "make_api_routes", "make_document"]
+from flowengine.web.gate import Handler, ProblemError, get_parts, problem_response, read_json
+from visualize.viewer import PAGE_SIZE, filters_of, query_of, whole
 
 
 def make_api_routes() -> Sequence[BaseRoute]:

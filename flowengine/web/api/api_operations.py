@@ -14,24 +14,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from flowengine.core.context import EMPTY
+from flowengine.core import EMPTY
 from flowengine.version import __version__
 from flowengine.web.api.schemas import POSITION, UNREADABLE_BODY, ref
-from flowengine.web.gate.problems import MEDIA_TYPE, Handler, answering_errors
-
-__all__ = [
-    "BODY_PROBLEMS",
-    "ApiAnswer",
-    "Operation",
-    "Parameter",
-    "RunAnswers",
-    "json_answer",
-    "make_openapi",
-    "make_operation_routes",
-    "problems",
-    "run_operations",
-    "stream_answer",
-]
+from flowengine.web.gate import MEDIA_TYPE, Handler, answering_errors
 
 Schema = Mapping[str, Any]
 

@@ -13,20 +13,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from flowengine.errors import FlowEngineError, InputError
-from flowengine.runtime.run_driver import StoppingError
+from flowengine.runtime import StoppingError
 from flowengine.web.api.sse import HEARTBEAT, StreamResponse, wait_until_gone
-from flowengine.web.service.flow_service import FlowService
-from flowengine.web.service.outcomes import FlowCaller
-
-__all__ = [
-    "answer_while_heard",
-    "caller_of",
-    "event_stream",
-    "read_header_text",
-    "run_key_of",
-    "session_name_of",
-    "stopping_unheard",
-]
+from flowengine.web.service import FlowCaller, FlowService
 
 T = TypeVar("T")
 

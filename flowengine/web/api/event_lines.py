@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from flowengine.core.json_values import dumps
-from flowengine.engine.events import Event, TokenStreamed
-from flowengine.runtime.run_feed import Followed
-from flowengine.web.service.token_order import join_tokens
-from visualize.viewer.feed import feed_line
-from visualize.viewer.html import whole
-
-__all__ = ["EventForm", "encode_events", "to_plain_event"]
+from flowengine.core import dumps
+from flowengine.engine import Event, TokenStreamed
+from flowengine.runtime import Followed
+from flowengine.web.service import join_tokens
+from visualize.viewer import feed_line, whole
 
 EventForm = Literal["feed", "plain"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, get_args
 
-from flowengine.core.context import RunStatus
+from flowengine.core import RunStatus
 from flowengine.errors import FlowEngineError
 from flowengine.flow import Flow
 from flowengine.web.api.api_operations import (
@@ -21,11 +21,7 @@ from flowengine.web.api.api_operations import (
     stream_answer,
 )
 from flowengine.web.api.schemas import ANSWER, LABELS, MALFORMED, ref
-from flowengine.web.service.chat_shape import outputs_schema_of, spec_of
-from flowengine.web.service.flow_catalog import make_input_schema
-from flowengine.web.service.placed_schemas import escape_pointer, move_references
-
-__all__ = ["EVERY_PROBLEM", "RUN_OPERATIONS", "describe_flows", "input_schema", "output_schema"]
+from flowengine.web.service import escape_pointer, make_input_schema, move_references, outputs_schema_of, spec_of
 
 Schema = Mapping[str, Any]
 

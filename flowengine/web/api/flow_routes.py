@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from flowengine.flow import Flow
-from flowengine.journal.run_lookup import parse_label_filter, parse_labels
+from flowengine.journal import parse_label_filter, parse_labels
 from flowengine.web.api.api_operations import make_operation_routes
 from flowengine.web.api.chat_requests import caller_of, event_stream, read_header_text, run_key_of, session_name_of
 from flowengine.web.api.flow_documents import RUN_OPERATIONS, describe_flows
@@ -32,11 +32,8 @@ from flowengine.web.api.http_answers import (
 from flowengine.web.api.schemas import ANSWER
 from flowengine.web.api.serving_parts import MountedRoutes, ServingParts
 from flowengine.web.api.sse import read_position
-from flowengine.web.gate.problems import ProblemError
-from flowengine.web.gate.requests import read_json, read_json_object
-from flowengine.web.service.outcomes import FlowCaller, RunOutcome, StartedRun
-
-__all__ = ["make_flow_routes"]
+from flowengine.web.gate import ProblemError, read_json, read_json_object
+from flowengine.web.service import FlowCaller, RunOutcome, StartedRun
 
 _WAIT: Final = re.compile(r"wait=(\d{1,5})")
 

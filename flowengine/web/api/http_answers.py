@@ -11,25 +11,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from flowengine.core.json_values import to_json_value
-from flowengine.core.masking.masker import Masker
-from flowengine.engine.events import Event, NodeFailed, TokenStreamed
+from flowengine.core import to_json_value
+from flowengine.core.masking import Masker
+from flowengine.engine import Event, NodeFailed, TokenStreamed
 from flowengine.errors import StoreCorruptError, StoreUnavailableError, StoreVersionError
-from flowengine.web.gate.problems import Handler, ProblemError, answering_errors, problem_of, problem_response
-from flowengine.web.service.outcomes import NODE_STATES, RunOutcome, dates_of
-from visualize.viewer.html import whole
-
-__all__ = [
-    "accepted_response",
-    "encode_message",
-    "encode_progress",
-    "error_response",
-    "hide_store",
-    "json_response",
-    "make_routes",
-    "outcome_response",
-    "to_run_state",
-]
+from flowengine.web.gate import Handler, ProblemError, answering_errors, problem_of, problem_response
+from flowengine.web.service import NODE_STATES, RunOutcome, dates_of
+from visualize.viewer import whole
 
 _LOG: Final = logging.getLogger("flowengine.serving")
 

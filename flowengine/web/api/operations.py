@@ -11,15 +11,13 @@ import anyio.to_thread
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
-from flowengine.core.user_code import call_abandonable
-from flowengine.engine.ports import JournalStore
+from flowengine.core import call_abandonable
+from flowengine.engine import JournalStore
 from flowengine.errors import FlowEngineError, JournalError, StoreVersionError
-from flowengine.runtime.queue.status import QueueStatus, queues_of, workers_of
+from flowengine.runtime.queue import QueueStatus, queues_of, workers_of
 from flowengine.web.api.http_answers import make_routes
 from flowengine.web.api.serving_parts import MountedRoutes, ServingParts
-from flowengine.web.service.outcomes import AccessError
-
-__all__ = ["find_unreadiness", "make_health_routes"]
+from flowengine.web.service import AccessError
 
 _PATIENCE: Final = 5.0
 """Seconds that the store may take to answer."""

@@ -8,32 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, get_args
 
-from flowengine.core.context import NodeStatus, RunStatus
-from flowengine.core.json_values import to_json_value
-from flowengine.engine.events import ErrorInfo, RunResumed, RunStarted
-from flowengine.journal.approvals import open_questions
-from flowengine.journal.run_digest import RunDigest
-from flowengine.journal.run_index import RunLine
-from flowengine.journal.run_lookup import labels_of
-from flowengine.web.service.flow_catalog import About, make_input_schema
-from flowengine.web.service.outcomes import dates_of
+from flowengine.core import NodeStatus, RunStatus, to_json_value
+from flowengine.engine import ErrorInfo, RunResumed, RunStarted
+from flowengine.journal import RunDigest, RunLine, labels_of, open_questions
+from flowengine.web.service import About, dates_of, make_input_schema
 from visualize.progress import NodeRow
-from visualize.viewer.reading import Reading
-
-__all__ = [
-    "ANSWER",
-    "LABELS",
-    "MALFORMED",
-    "POSITION",
-    "RESUME",
-    "SCHEMAS",
-    "START",
-    "UNREADABLE_BODY",
-    "ref",
-    "to_flow_object",
-    "to_run_line",
-    "to_run_object",
-]
+from visualize.viewer import Reading
 
 Schema = Mapping[str, Any]
 

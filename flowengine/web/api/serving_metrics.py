@@ -11,12 +11,10 @@ from typing import Final
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
-from flowengine.runtime.driven_run import DrivenRun
-from flowengine.runtime.queue.run_totals import SPENT_METRICS
+from flowengine.runtime import DrivenRun
+from flowengine.runtime.queue import SPENT_METRICS
 from flowengine.version import __version__
-from flowengine.web.service.flow_service import FlowService
-
-__all__ = ["ServingMetrics"]
+from flowengine.web.service import FlowService
 
 _SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 

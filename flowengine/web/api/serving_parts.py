@@ -10,12 +10,10 @@ from typing import Any, Literal, NamedTuple, Protocol
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
-from flowengine.core.context import EMPTY
-from flowengine.flowfile.project.project import Project
+from flowengine.core import EMPTY
+from flowengine.flowfile.project import Project
 from flowengine.web.api.serving_metrics import ServingMetrics
-from flowengine.web.service.flow_service import FlowService
-
-__all__ = ["MountedRoutes", "ServingParts"]
+from flowengine.web.service import FlowService
 
 
 class Callbacks(Protocol):

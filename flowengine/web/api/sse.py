@@ -14,14 +14,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from flowengine.engine.events import RunFinished
+from flowengine.engine import RunFinished
 from flowengine.web.api.event_lines import EventForm, encode_events
-from flowengine.web.gate.problems import ProblemError
-from flowengine.web.gate.requests import get_parts
-from flowengine.web.service.library_runs import LibraryRuns
-from flowengine.web.service.outcomes import ENDED
-
-__all__ = ["StreamResponse", "read_position", "stream_events", "wait_until_gone"]
+from flowengine.web.gate import ProblemError, get_parts
+from flowengine.web.service import ENDED, LibraryRuns
 
 # --- An endless answer
 

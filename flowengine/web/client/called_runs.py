@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from flowengine.errors import FlowEngineError, RunError
-from flowengine.web.service.outcomes import SETTLED
-
-__all__ = ["CalledRun", "ClientError", "RunProgress", "RunQuestion"]
+from flowengine.web.service import SETTLED
 
 
 class ClientError(FlowEngineError):

@@ -15,16 +15,14 @@ from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar
 import anyio
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
-from flowengine.core.context import EMPTY
-from flowengine.engine.ports import RunInfo
+from flowengine.core import EMPTY
+from flowengine.engine import RunInfo
 from flowengine.web.client.called_runs import CalledRun, ClientError, RunProgress
 from flowengine.web.client.server_backend import ServerBackend, pause_before
 
 if TYPE_CHECKING:
     from flowengine.flow import Flow
     from flowengine.web.client.store_backend import StoreBackend
-
-__all__ = ["AsyncClient", "Client"]
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -11,16 +11,19 @@ from urllib.parse import quote, urlsplit
 import anyio
 from pydantic_core import to_jsonable_python
 
-from flowengine.core.json_values import refusing_no_json
-from flowengine.core.values import is_map
-from flowengine.engine.ports import RunInfo
+from flowengine.core import is_map, refusing_no_json
+from flowengine.engine import RunInfo
 from flowengine.errors import InputError, RunError
-from flowengine.journal.stores import check_run_id
-from flowengine.models.http.chat_protocol import EventReader, IncompleteAnswerError
-from flowengine.models.http.loop_client import BrokenExchangeError, HttpCall, NoConnectionError, send_call
+from flowengine.journal import check_run_id
+from flowengine.models.http import (
+    BrokenExchangeError,
+    EventReader,
+    HttpCall,
+    IncompleteAnswerError,
+    NoConnectionError,
+    send_call,
+)
 from flowengine.web.client.called_runs import CalledRun, ClientError, RunProgress, RunQuestion
-
-__all__ = ["ServerBackend", "pause_before"]
 
 _TRIES: Final = 5
 """How often a request is sent at most."""

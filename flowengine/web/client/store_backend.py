@@ -8,16 +8,12 @@ from os import PathLike
 from typing import Any
 from urllib.parse import urlsplit
 
-from flowengine.core.json_values import to_json_value
-from flowengine.engine.events import Event, TokenStreamed
-from flowengine.engine.ports import RunInfo
+from flowengine.core import to_json_value
+from flowengine.engine import Event, RunInfo, TokenStreamed
 from flowengine.flow import Flow
-from flowengine.journal.stores import open_store
+from flowengine.journal import open_store
 from flowengine.web.client.called_runs import CalledRun, ClientError, RunProgress, RunQuestion
-from flowengine.web.service.flow_service import FlowService
-from flowengine.web.service.outcomes import NODE_STATES, RunOutcome
-
-__all__ = ["StoreBackend"]
+from flowengine.web.service import NODE_STATES, FlowService, RunOutcome
 
 
 class StoreBackend:

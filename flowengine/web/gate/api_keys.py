@@ -16,13 +16,10 @@ from math import ceil
 from time import monotonic, time
 from typing import Any, Final, NamedTuple
 
-from flowengine.core.values import thaw
-from flowengine.engine.ports import JournalStore
+from flowengine.core import thaw
+from flowengine.engine import JournalStore
 from flowengine.errors import DefinitionError, InputError, did_you_mean
-from flowengine.web.service.day_budgets import QuotaError
-from flowengine.web.service.outcomes import FlowCaller
-
-__all__ = ["ApiKey", "KeyRing", "RequestRates"]
+from flowengine.web.service import FlowCaller, QuotaError
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,63}")
 _KIND: Final = "serve.keys"

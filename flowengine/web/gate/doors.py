@@ -10,15 +10,13 @@ import anyio.to_thread
 from starlette.responses import RedirectResponse, Response
 from starlette.types import Scope
 
-from flowengine.core.context import EMPTY
+from flowengine.core import EMPTY
 from flowengine.errors import FlowEngineError
 from flowengine.web.gate.api_keys import KeyRing, RequestRates
 from flowengine.web.gate.problems import ProblemError, problem_response
 from flowengine.web.gate.safety import RequestHead, TokenRule, cookie_name
-from flowengine.web.service.outcomes import FlowCaller
-from visualize.viewer.page import CSP
-
-__all__ = ["KeyDoor", "TokenDoor"]
+from flowengine.web.service import FlowCaller
+from visualize.viewer import CSP
 
 _DAY: Final = 86_400
 _MAX_KEY: Final = 200

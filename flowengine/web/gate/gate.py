@@ -15,10 +15,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from flowengine.errors import FlowEngineError
 from flowengine.web.gate.problems import ProblemError
 from flowengine.web.gate.safety import Hosts, RequestHead, cookie_name, refuse_head
-from flowengine.web.service.outcomes import FlowCaller
-from visualize.viewer.html import ROOT
-
-__all__ = ["Door", "Gate"]
+from flowengine.web.service import FlowCaller
+from visualize.viewer import ROOT
 
 
 class Door(Protocol):

@@ -17,8 +17,8 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Match, Route
 
-from flowengine.core.json_values import dumps
-from flowengine.core.masking.masker import Masker
+from flowengine.core import dumps
+from flowengine.core.masking import Masker
 from flowengine.errors import (
     ApprovalError,
     DefinitionError,
@@ -35,23 +35,11 @@ from flowengine.errors import (
     StoreUnavailableError,
     StoreVersionError,
 )
-from flowengine.journal.value_types import reading_record
-from flowengine.runtime.run_driver import OverloadedError, StoppingError
-from flowengine.web.service.day_budgets import QuotaError
-from flowengine.web.service.outcomes import AccessError, KeyReusedError
-from visualize.viewer.html import Child, element, whole
+from flowengine.journal import reading_record
+from flowengine.runtime import OverloadedError, StoppingError
+from flowengine.web.service import AccessError, KeyReusedError, QuotaError
+from visualize.viewer import Child, element, note, whole
 from visualize.viewer.page import page
-from visualize.viewer.parts import note
-
-__all__ = [
-    "MEDIA_TYPE",
-    "Handler",
-    "ProblemError",
-    "answering_errors",
-    "problem_of",
-    "problem_response",
-    "tell_allowed",
-]
 
 MEDIA_TYPE: Final = "application/problem+json"
 

@@ -10,26 +10,10 @@ from typing import Any, Final, NamedTuple, cast
 import anyio.to_thread
 from starlette.requests import ClientDisconnect, Request
 
-from flowengine.core.json_values import MAX_VALUES, ValueCounter, dumps, load_json
+from flowengine.core import MAX_VALUES, ValueCounter, dumps, load_json
 from flowengine.web.gate.problems import ProblemError
 from flowengine.web.gate.safety import AccessKeys
-from flowengine.web.service.flow_catalog import Library
-from flowengine.web.service.library_runs import LibraryRuns
-from flowengine.web.service.run_cache import RunCache
-
-__all__ = [
-    "FORM",
-    "ServerParts",
-    "get_parts",
-    "parse_form",
-    "parse_json",
-    "read_body",
-    "read_form",
-    "read_json",
-    "read_json_object",
-    "read_own_form",
-    "read_own_pairs",
-]
+from flowengine.web.service import Library, LibraryRuns, RunCache
 
 # --- Bodies of requests
 
@@ -118,7 +102,7 @@ def parse_json(body: bytes) -> Any:
 
 
 def _find_problems(value: Any, schema: Mapping[str, Any]) -> Iterator[str]:
-    from flowengine.core.json_schema import find_misfits  # Slow to load, and the pages need not wait for it.
+    from flowengine.core import find_misfits  # Slow to load, and the pages need not wait for it.
 
     return (f"{each.path}: {each.message}" for each in find_misfits(schema, value))
 

@@ -27,20 +27,6 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
-__all__ = [
-    "ANSWERS",
-    "LOOPBACK",
-    "AccessKeys",
-    "Hosts",
-    "Refusal",
-    "RequestHead",
-    "TokenRule",
-    "cookie_name",
-    "is_loopback",
-    "make_token",
-    "refuse_head",
-]
-
 LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 ANSWERS: Final = "/answer/"
 """Path of the pages of signed links: a link says itself who answers what."""

@@ -19,24 +19,17 @@ from typing import Any, Final, NamedTuple
 import anyio
 import anyio.to_thread
 
-from flowengine.core.address_rules import allowed_url
-from flowengine.core.context import EMPTY
-from flowengine.core.json_values import dumps
-from flowengine.core.values import thaw
-from flowengine.engine.ports import JournalStore
+from flowengine.core import EMPTY, allowed_url, dumps, thaw
+from flowengine.engine import JournalStore
 from flowengine.errors import FlowEngineError, InputError, RunNotFoundError
-from flowengine.journal.blob_owners import NEVER_BEGAN_AFTER
-from flowengine.nodes.http_request import HttpRequest
-from flowengine.nodes.http_sender import HttpSender, Sender
+from flowengine.journal import NEVER_BEGAN_AFTER
+from flowengine.nodes import HttpRequest, HttpSender, Sender
 from flowengine.runs import RunRecord
-from flowengine.runtime.driven_run import DrivenRun
-from flowengine.web.api.http_answers import to_run_state
+from flowengine.runtime import DrivenRun
+from flowengine.web.api import to_run_state
 from flowengine.web.hooks.signatures import read_secrets, sign_message
-from flowengine.web.service.flow_service import FlowService
-from flowengine.web.service.outcomes import RunOutcome, format_date
-from visualize.viewer.html import whole
-
-__all__ = ["SECRET", "CallbackSender"]
+from flowengine.web.service import FlowService, RunOutcome, format_date
+from visualize.viewer import whole
 
 SECRET: Final = "FLOWENGINE_CALLBACK_SECRET"
 """The variable with the secret (`whsec_…`), or several with spaces between."""

@@ -14,9 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from flowengine.errors import DefinitionError, FlowEngineError
-from flowengine.flowfile.project.webhook_tables import WebhookRule
-
-__all__ = ["SignatureError", "read_secrets", "sign_message", "verify"]
+from flowengine.flowfile.project import WebhookRule
 
 _PREFIX: Final = "whsec_"
 _MOST_SIGNATURES: Final = 10

@@ -14,17 +14,13 @@ import anyio.to_thread
 from starlette.requests import Request
 from starlette.responses import Response
 
-from flowengine.core.values import is_map
+from flowengine.core import is_map
 from flowengine.errors import DefinitionError, FlowNotFoundError, TemplateError, did_you_mean
-from flowengine.flowfile.project.webhook_tables import WebhookRule
-from flowengine.web.api.http_answers import json_response, make_routes
-from flowengine.web.api.serving_parts import MountedRoutes, ServingParts
-from flowengine.web.gate.problems import Handler, ProblemError
-from flowengine.web.gate.requests import FORM, BodyRoom, parse_form, parse_json, read_body
+from flowengine.flowfile.project import WebhookRule
+from flowengine.web.api import MountedRoutes, ServingParts, json_response, make_routes
+from flowengine.web.gate import FORM, BodyRoom, Handler, ProblemError, parse_form, parse_json, read_body
 from flowengine.web.hooks.signatures import SignatureError, read_secrets, verify
-from flowengine.web.service.outcomes import FlowCaller
-
-__all__ = ["make_webhook_routes"]
+from flowengine.web.service import FlowCaller
 
 
 def make_webhook_routes(parts: ServingParts) -> MountedRoutes:

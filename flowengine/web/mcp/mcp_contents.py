@@ -10,11 +10,9 @@ from urllib.parse import quote
 
 import mcp_types as types
 
-from flowengine.core.file_values import FileValue
+from flowengine.core import FileValue
 from flowengine.errors import FlowEngineError
-from visualize.viewer.html import whole
-
-__all__ = ["read_contents"]
+from visualize.viewer import whole
 
 _MOST_BYTES: Final = 8_000_000
 """Bytes of all files of a result: a message is held in memory by both sides."""

@@ -17,18 +17,15 @@ from starlette.requests import Request
 from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
-from flowengine.core.json_values import MAX_VALUES, ValueCounter
+from flowengine.core import MAX_VALUES, ValueCounter
 from flowengine.version import missing_modules
-from flowengine.web.api.chat_requests import caller_of
-from flowengine.web.api.serving_parts import MountedRoutes, ServingParts
-from flowengine.web.gate.problems import ProblemError, problem_response
-from flowengine.web.service.outcomes import FlowCaller
+from flowengine.web.api import MountedRoutes, ServingParts, caller_of
+from flowengine.web.gate import ProblemError, problem_response
+from flowengine.web.service import FlowCaller
 
 if TYPE_CHECKING:
     from mcp.server.context import ServerRequestContext
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
-
-__all__ = ["make_mcp_routes"]
 
 _MAX_SESSIONS: Final = 1_000
 """Sessions of one caller, at most."""

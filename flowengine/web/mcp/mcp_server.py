@@ -18,12 +18,11 @@ import mcp_types as types
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 
-from flowengine.core.file_values import find_files
-from flowengine.core.json_values import dumps
-from flowengine.engine.events import NodeCancelled, NodeFailed, NodeFinished, NodeSkipped
+from flowengine.core import dumps, find_files
+from flowengine.engine import NodeCancelled, NodeFailed, NodeFinished, NodeSkipped
 from flowengine.errors import ApprovalError, FlowEngineError, InputError, did_you_mean
 from flowengine.version import __version__
-from flowengine.web.api.http_answers import hide_store
+from flowengine.web.api import hide_store
 from flowengine.web.mcp.mcp_contents import read_contents
 from flowengine.web.mcp.mcp_tools import (
     CONTROL_TOOLS,
@@ -34,13 +33,18 @@ from flowengine.web.mcp.mcp_tools import (
     read_elicited,
     result_of,
 )
-from flowengine.web.service.flow_inspection import explain_code, plan_flow, validate_flow
-from flowengine.web.service.flow_service import FlowService
-from flowengine.web.service.outcomes import FlowCaller, RunOutcome, StartedRun, dates_of
-from flowengine.web.service.question_texts import PersonsAnswer
-from visualize.viewer.html import whole
-
-__all__ = ["McpSettings", "OnCancel", "make_mcp_server", "serve_stdio"]
+from flowengine.web.service import (
+    FlowCaller,
+    FlowService,
+    PersonsAnswer,
+    RunOutcome,
+    StartedRun,
+    dates_of,
+    explain_code,
+    plan_flow,
+    validate_flow,
+)
+from visualize.viewer import whole
 
 OnCancel: TypeAlias = Literal["cancel", "detach"]
 Result: TypeAlias = "types.CallToolResult | types.InputRequiredResult"
@@ -309,7 +313,7 @@ class FlowToolCall:
 
 
 def _check_arguments(name: str, arguments: Mapping[str, Any]) -> None:
-    from flowengine.core.json_schema import find_misfits  # The library is slow to load.
+    from flowengine.core import find_misfits  # The library is slow to load.
 
     schema = next(each.input_schema for each in CONTROL_TOOLS if each.name == name)
     misfits = [f"{each.path}: {each.message}" for each in find_misfits(schema, arguments)]

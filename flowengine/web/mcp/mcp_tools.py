@@ -12,29 +12,13 @@ from typing import Any, Final, cast
 
 import mcp_types as types
 
-from flowengine.agents.tools.mcp.server_clients import ServerTool
-from flowengine.core.json_values import dumps, to_json_value
-from flowengine.core.values import is_map
+from flowengine.agents.tools.mcp import ServerTool
+from flowengine.core import dumps, is_map, to_json_value
 from flowengine.flow import Flow
-from flowengine.nodes.compiled_flow import CompiledFlow
+from flowengine.nodes import CompiledFlow
 from flowengine.runs import Question
-from flowengine.web.service.chat_shape import outputs_schema_of, to_text, tooling_of
-from flowengine.web.service.flow_catalog import make_input_schema
-from flowengine.web.service.outcomes import RunOutcome
-from flowengine.web.service.question_texts import PersonsAnswer
-from visualize.viewer.html import whole
-
-__all__ = [
-    "CONTROL_TOOLS",
-    "data_result",
-    "describe_outcome",
-    "elicitation_of",
-    "make_flow_tool",
-    "name_tools",
-    "read_elicited",
-    "result_of",
-    "told_data",
-]
+from flowengine.web.service import PersonsAnswer, RunOutcome, make_input_schema, outputs_schema_of, to_text, tooling_of
+from visualize.viewer import whole
 
 _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 _RUN_ID: Final = {"run_id": {"type": "string", "description": "The run's id."}}

@@ -15,18 +15,26 @@ from typing import Any, Final, NamedTuple
 
 import anyio.to_thread
 
-from flowengine.core.context import EMPTY
-from flowengine.engine.events import RunStarted
+from flowengine.core import EMPTY
+from flowengine.engine import RunStarted
 from flowengine.errors import ApprovalError, InputError
 from flowengine.runs import Question
-from flowengine.runtime.run_driver import StoppingError
-from flowengine.web.service.chat_shape import TextOutput, find_message_input, may_ask
-from flowengine.web.service.flow_service import FlowService
-from flowengine.web.service.outcomes import ENDED, FlowCaller, KeyReusedError, start_of
-from flowengine.web.service.question_texts import PersonsAnswer, read_answer
-from flowengine.web.service.stream_parts import Part, PartReader, RunEnded
-
-__all__ = ["ChatRun", "Conversation", "begin_chat", "follow_parts", "give_answer", "session_of"]
+from flowengine.runtime import StoppingError
+from flowengine.web.service import (
+    ENDED,
+    FlowCaller,
+    FlowService,
+    KeyReusedError,
+    Part,
+    PartReader,
+    PersonsAnswer,
+    RunEnded,
+    TextOutput,
+    find_message_input,
+    may_ask,
+    read_answer,
+    start_of,
+)
 
 _LABEL: Final = "conversation"
 """The label of a run that tells the conversation that it was started in."""

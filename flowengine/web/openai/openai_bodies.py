@@ -10,28 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple, cast
 
-from flowengine.core.values import is_map
+from flowengine.core import is_map
 from flowengine.errors import FlowEngineError
-from flowengine.web.service.stream_parts import TokenCounts
-
-__all__ = [
-    "MOST_MESSAGES",
-    "ChatAnswer",
-    "ChatCall",
-    "OpenAiError",
-    "ResponseSettings",
-    "chat_completion",
-    "chat_usage",
-    "error_body",
-    "message_item",
-    "model_object",
-    "read_chat_call",
-    "read_content",
-    "read_responses_call",
-    "reasoning_item",
-    "response_object",
-    "text_part",
-]
+from flowengine.web.service import TokenCounts
 
 MOST_MESSAGES: Final = 2_000
 """Messages of a conversation, at most."""

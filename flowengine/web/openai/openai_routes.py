@@ -15,22 +15,24 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from starlette.requests import Request
 from starlette.responses import Response
 
-from flowengine.core.context import EMPTY
+from flowengine.core import EMPTY
 from flowengine.errors import ApprovalError, DefinitionError, FlowNotFoundError, JournalError, RunNotFoundError
 from flowengine.flow import Flow
-from flowengine.runtime.run_driver import OverloadedError, StoppingError
-from flowengine.web.api.chat_requests import (
+from flowengine.runtime import OverloadedError, StoppingError
+from flowengine.web.api import (
+    MountedRoutes,
+    ServingParts,
     answer_while_heard,
     caller_of,
     event_stream,
+    hide_store,
+    json_response,
+    make_routes,
     run_key_of,
     session_name_of,
     stopping_unheard,
 )
-from flowengine.web.api.http_answers import hide_store, json_response, make_routes
-from flowengine.web.api.serving_parts import MountedRoutes, ServingParts
-from flowengine.web.gate.problems import problem_of
-from flowengine.web.gate.requests import read_json_object
+from flowengine.web.gate import problem_of, read_json_object
 from flowengine.web.openai.chat_calls import ChatRun, Conversation, begin_chat, follow_parts, session_of
 from flowengine.web.openai.openai_bodies import (
     ChatAnswer,
@@ -46,23 +48,27 @@ from flowengine.web.openai.openai_bodies import (
 )
 from flowengine.web.openai.openai_streams import ChatStream, ResponseStream
 from flowengine.web.openai.stored_responses import keep_settings, read_settings, stored_response
-from flowengine.web.service.chat_shape import TextOutput, find_file_input, find_text_output
-from flowengine.web.service.day_budgets import QuotaError
-from flowengine.web.service.flow_service import FlowService
-from flowengine.web.service.outcomes import ENDED, AccessError, FlowCaller, KeyReusedError, start_of
-from flowengine.web.service.question_texts import format_questions
-from flowengine.web.service.stream_parts import (
+from flowengine.web.service import (
+    ENDED,
+    AccessError,
+    FlowCaller,
+    FlowService,
+    KeyReusedError,
     Part,
+    QuotaError,
     RunEnded,
     StepBegan,
     StepEnded,
     TextBegan,
     TextDelta,
+    TextOutput,
     TokenCounts,
     ToolBegan,
+    find_file_input,
+    find_text_output,
+    format_questions,
+    start_of,
 )
-
-__all__ = ["make_openai_routes"]
 
 Told: TypeAlias = "tuple[str, str] | RunEnded"
 """A piece of `text` or `reasoning`, and at last the end."""

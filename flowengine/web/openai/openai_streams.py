@@ -21,8 +21,6 @@ from flowengine.web.openai.openai_bodies import (
     text_part,
 )
 
-__all__ = ["ChatStream", "ResponseStream"]
-
 
 class ChatStream:
     """Chunks of a chat completion, and `[DONE]`."""

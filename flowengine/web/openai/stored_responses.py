@@ -8,16 +8,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
-from flowengine.core.context import EMPTY
-from flowengine.core.values import is_map
+from flowengine.core import EMPTY, is_map
 from flowengine.runs import RunRecord
 from flowengine.web.openai.openai_bodies import ChatAnswer, ChatCall, OpenAiError, ResponseSettings, response_object
-from flowengine.web.service.chat_shape import TextOutput, to_text
-from flowengine.web.service.outcomes import RunOutcome, start_of
-from flowengine.web.service.question_texts import format_questions
-from flowengine.web.service.stream_parts import PartReader, RunEnded, TokenCounts
-
-__all__ = ["keep_settings", "read_settings", "stored_response"]
+from flowengine.web.service import (
+    PartReader,
+    RunEnded,
+    RunOutcome,
+    TextOutput,
+    TokenCounts,
+    format_questions,
+    start_of,
+    to_text,
+)
 
 _RESPONSE: Final = "response"
 """The setting of a run whose answer is a stored response."""

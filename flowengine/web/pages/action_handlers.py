@@ -9,15 +9,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
-from flowengine.core.context import EMPTY
-from flowengine.core.json_values import parse_value
-from flowengine.engine.events import NodeRecorded, RunStarted
+from flowengine.core import EMPTY, parse_value
+from flowengine.engine import NodeRecorded, RunStarted
 from flowengine.errors import FlowEngineError
-from flowengine.journal.effects import name_calls, pending_calls
-from flowengine.journal.run_lookup import labels_of
-from flowengine.nodes.node import RunLimits
-from flowengine.runtime.run import RunOptions, higher_limit, limits_under, settings_of
-from flowengine.web.gate.problems import ProblemError
+from flowengine.journal import labels_of, name_calls, pending_calls
+from flowengine.nodes import RunLimits
+from flowengine.runtime import RunOptions, higher_limit, limits_under, settings_of
+from flowengine.web.gate import ProblemError
 from flowengine.web.pages.run_actions import ActionHandler, AskedAction
 from flowengine.web.pages.run_fields import (
     input_fields,
@@ -29,18 +27,8 @@ from flowengine.web.pages.run_fields import (
     read_start,
     start_fields,
 )
-from flowengine.web.service.flow_catalog import CatalogEntry
-from visualize.viewer.actions import (
-    LIMIT_OPTIONS,
-    ActionField,
-    ActionForm,
-    top_node,
-    write_text,
-)
-from visualize.viewer.html import run_url
-from visualize.viewer.reading import Reading
-
-__all__ = ["make_handlers"]
+from flowengine.web.service import CatalogEntry
+from visualize.viewer import LIMIT_OPTIONS, ActionField, ActionForm, Reading, run_url, top_node, write_text
 
 
 def make_handlers() -> dict[str, ActionHandler]:

@@ -15,21 +15,14 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from flowengine.core.records import ApprovalRequested
-from flowengine.engine.events import RunStarted
+from flowengine.core import ApprovalRequested
+from flowengine.engine import RunStarted
 from flowengine.errors import ApprovalError, DefinitionError, RunNotFoundError
-from flowengine.journal.approvals import may_answer, open_questions, times_asked
-from flowengine.journal.value_types import only_looking
-from flowengine.nodes.notify.links import AnswerLink, find_signer
-from flowengine.web.gate.problems import ProblemError, answering_errors, problem_of
-from flowengine.web.gate.requests import read_form
-from flowengine.web.gate.safety import ANSWERS
-from flowengine.web.service.run_service import RunService
-from visualize.viewer.answer import AskedFor, answer_page, told_page
-from visualize.viewer.forms import answer_of
-from visualize.viewer.page import CSP, style_sheet
-
-__all__ = ["AnswerDesk", "make_answer_routes"]
+from flowengine.journal import may_answer, only_looking, open_questions, times_asked
+from flowengine.nodes.notify import AnswerLink, find_signer
+from flowengine.web.gate import ANSWERS, ProblemError, answering_errors, problem_of, read_form
+from flowengine.web.service import RunService
+from visualize.viewer import CSP, AskedFor, answer_of, answer_page, style_sheet, told_page
 
 _HEADERS: Final = {
     "Cache-Control": "no-store",

@@ -11,20 +11,13 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
-from flowengine.engine.ports import JournalStore
+from flowengine.engine import JournalStore
 from flowengine.errors import FlowEngineError
-from flowengine.journal.reused_records import unfold_reused
-from flowengine.journal.value_types import only_looking
-from flowengine.testing.recorded_case import make_row, make_test
-from flowengine.web.gate.problems import problem_response
-from flowengine.web.gate.requests import get_parts
-from visualize.viewer.actions import command_line
-from visualize.viewer.html import action_url, element, run_url
+from flowengine.journal import only_looking, unfold_reused
+from flowengine.testing import make_row, make_test
+from flowengine.web.gate import get_parts, problem_response
+from visualize.viewer import Reading, action_url, command_line, element, note, run_url
 from visualize.viewer.page import page
-from visualize.viewer.parts import note
-from visualize.viewer.reading import Reading
-
-__all__ = ["CASE_LINK", "make_case_routes"]
 
 CASE_LINK: Final = "test"
 """Under which `visualize.viewer.actions` lists it."""

@@ -8,20 +8,22 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from flowengine.engine.ports import JournalStore
+from flowengine.engine import JournalStore
 from flowengine.errors import FlowEngineError, InputError, RunNotFoundError
-from flowengine.journal.run_export import pack_run, read_files
-from flowengine.journal.run_notes import add_note, notes_of, parse_score, remove_note, set_mark, set_score
-from flowengine.journal.value_types import copying_values
-from flowengine.runtime.queue.run_positions import ENDED
-from flowengine.web.gate.problems import ProblemError
-from flowengine.web.gate.requests import ServerParts, get_parts, read_own_form, read_own_pairs
-from visualize.viewer.bundle import run_file, runs_file
-from visualize.viewer.forms import Acting
-from visualize.viewer.html import compare_many_url, run_url, runs_url
-from visualize.viewer.runs import forget_page
-
-__all__ = ["act_on_chosen", "keep_note", "pack_runs"]
+from flowengine.journal import (
+    add_note,
+    copying_values,
+    notes_of,
+    pack_run,
+    parse_score,
+    read_files,
+    remove_note,
+    set_mark,
+    set_score,
+)
+from flowengine.runtime.queue import ENDED
+from flowengine.web.gate import ProblemError, ServerParts, get_parts, read_own_form, read_own_pairs
+from visualize.viewer import Acting, compare_many_url, forget_page, run_file, run_url, runs_file, runs_url
 
 _MOST: Final = 500
 """Runs that are chosen at once."""

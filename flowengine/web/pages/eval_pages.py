@@ -11,15 +11,11 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
-from flowengine.engine.ports import JournalStore
+from flowengine.engine import JournalStore
 from flowengine.errors import FlowEngineError
-from flowengine.evals.eval_report import make_report
-from flowengine.evals.eval_sets import list_evals, list_sets, load_set
-from flowengine.evals.report_page import STYLE, evals_page, report_page
-from visualize.viewer.html import ROOT, element, run_url
-from visualize.viewer.page import bare_page
-
-__all__ = ["make_eval_routes"]
+from flowengine.evals import STYLE, evals_page, list_evals, list_sets, load_set, make_report
+from flowengine.evals.report_page import report_page
+from visualize.viewer import ROOT, bare_page, element, run_url
 
 
 def make_eval_routes() -> list[Route]:

@@ -13,36 +13,51 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from flowengine.core.file_values import FileValue, find_files
-from flowengine.core.media_types import OTHER, media_type_of
-from flowengine.engine.events import NodeRecorded
+from flowengine.core import OTHER, FileValue, find_files, media_type_of
+from flowengine.engine import NodeRecorded
 from flowengine.errors import RunNotFoundError
-from flowengine.journal.approvals import open_questions
-from flowengine.journal.blob_owners import blobs_of
-from flowengine.journal.run_lookup import parse_labels
-from flowengine.web.api.sse import stream_events
-from flowengine.web.gate.problems import Handler, ProblemError, answering_errors, problem_response
-from flowengine.web.gate.requests import LARGE_FORM_BYTES, get_parts, read_own_form
+from flowengine.journal import blobs_of, open_questions, parse_labels
+from flowengine.web.api import stream_events
+from flowengine.web.gate import (
+    LARGE_FORM_BYTES,
+    Handler,
+    ProblemError,
+    answering_errors,
+    get_parts,
+    problem_response,
+    read_own_form,
+)
 from flowengine.web.pages.chosen_runs import act_on_chosen, keep_note
 from flowengine.web.pages.run_actions import get_actions, mark_of, perform_action, show_action
 from flowengine.web.pages.run_fields import input_fields, read_inputs, read_start, start_fields
-from flowengine.web.service.flow_catalog import About, make_input_schema
-from flowengine.web.service.run_cache import RunCache
+from flowengine.web.service import About, RunCache, make_input_schema
 from visualize.plain import compact
 from visualize.run_difference import MOST_RUNS
 from visualize.run_times import times_of
-from visualize.viewer.comparison import compare_page
-from visualize.viewer.flows import FlowLine, flow_page, flows_page, start_form
-from visualize.viewer.forms import Acting, answer_of, said_in
-from visualize.viewer.html import run_url, runs_url, whole
-from visualize.viewer.page import ASSETS, asset
-from visualize.viewer.panel import node_panel
-from visualize.viewer.parts import SHOWN_IMAGES, files_of_record
-from visualize.viewer.reading import Reading
-from visualize.viewer.run import run_page
-from visualize.viewer.runs import filters_of, query_of, run_before, runs_page
-
-__all__ = ["make_page_routes"]
+from visualize.viewer import (
+    ASSETS,
+    SHOWN_IMAGES,
+    Acting,
+    FlowLine,
+    Reading,
+    answer_of,
+    asset,
+    compare_page,
+    files_of_record,
+    filters_of,
+    flow_page,
+    flows_page,
+    node_panel,
+    query_of,
+    run_before,
+    run_page,
+    run_url,
+    runs_page,
+    runs_url,
+    said_in,
+    start_form,
+    whole,
+)
 
 # --- The content of a file: only of one that the run names, and as nothing that a browser would run
 #

@@ -12,26 +12,38 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from flowengine.core.context import EMPTY
-from flowengine.engine.events import NodeRecorded, NodeStarted
-from flowengine.engine.ports import JournalStore
+from flowengine.core import EMPTY
+from flowengine.engine import JournalStore, NodeRecorded, NodeStarted
 from flowengine.errors import InputError, RunNotFoundError
-from flowengine.evals.call_change import ChangedCall, RecordedCall, ask_call, read_answer
-from flowengine.journal.run_lookup import RunQuery
-from flowengine.runtime.driven_run import DrivenRun
+from flowengine.evals import ChangedCall, RecordedCall, ask_call, read_answer
+from flowengine.journal import RunQuery
+from flowengine.runtime import DrivenRun, Run, RunOptions, settings_of
 from flowengine.runtime.local import local
-from flowengine.runtime.run import Run, RunOptions, settings_of
-from flowengine.web.gate.problems import ProblemError, problem_of, problem_response
-from flowengine.web.gate.requests import LARGE_FORM_BYTES, ServerParts, get_parts, read_own_form
+from flowengine.web.gate import (
+    LARGE_FORM_BYTES,
+    ProblemError,
+    ServerParts,
+    get_parts,
+    problem_of,
+    problem_response,
+    read_own_form,
+)
 from flowengine.web.pages.run_actions import mark_of
 from flowengine.web.pages.run_fields import read_limits
-from flowengine.web.service.flow_catalog import CatalogEntry
-from visualize.viewer.forms import Acting
-from visualize.viewer.html import play_url, run_url, runs_url
-from visualize.viewer.playground import FORK_NOTE, OPTION_LABELS, EditedCall, PlaygroundPage, Tried, playground_page
-from visualize.viewer.reading import Reading
-
-__all__ = ["make_playground_routes"]
+from flowengine.web.service import CatalogEntry
+from visualize.viewer import (
+    FORK_NOTE,
+    OPTION_LABELS,
+    Acting,
+    EditedCall,
+    PlaygroundPage,
+    Reading,
+    Tried,
+    play_url,
+    playground_page,
+    run_url,
+    runs_url,
+)
 
 _MAX_TRIES: Final = 20
 _MAX_NUMBER: Final = 2**63

@@ -19,22 +19,8 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
 from flowengine.errors import RunNotFoundError, did_you_mean
-from flowengine.web.gate.problems import ProblemError, problem_of
-from flowengine.web.gate.requests import LARGE_FORM_BYTES, ServerParts, get_parts, read_own_form
-from visualize.viewer.actions import ActionForm, action_page
-from visualize.viewer.forms import Acting
-from visualize.viewer.reading import Reading
-
-__all__ = [
-    "ActionHandler",
-    "AskedAction",
-    "OnceTable",
-    "add_action",
-    "get_actions",
-    "mark_of",
-    "perform_action",
-    "show_action",
-]
+from flowengine.web.gate import LARGE_FORM_BYTES, ProblemError, ServerParts, get_parts, problem_of, read_own_form
+from visualize.viewer import Acting, ActionForm, Reading, action_page
 
 
 class AskedAction(NamedTuple):

@@ -11,32 +11,14 @@ from typing import Any, Final
 
 from pydantic_core import PydanticCustomError
 
-from flowengine.core.context import EMPTY
+from flowengine.core import EMPTY
 from flowengine.errors import InputError
-from flowengine.flowfile.schema.fields import seconds
-from flowengine.journal.run_lookup import parse_labels
-from flowengine.nodes.run_inputs import REQUIRED, InputField, parse_text
-from flowengine.runtime.queue.run_positions import has_queue
-from flowengine.web.gate.requests import ServerParts
-from visualize.viewer.actions import (
-    LIMIT_OPTIONS,
-    ActionField,
-    FieldKind,
-    input_option,
-    write_text,
-)
-from visualize.viewer.html import whole
-
-__all__ = [
-    "input_fields",
-    "kind_of",
-    "model_and_limits",
-    "normalise_posted",
-    "read_inputs",
-    "read_limits",
-    "read_start",
-    "start_fields",
-]
+from flowengine.flowfile.schema import seconds
+from flowengine.journal import parse_labels
+from flowengine.nodes import REQUIRED, InputField, parse_text
+from flowengine.runtime.queue import has_queue
+from flowengine.web.gate import ServerParts
+from visualize.viewer import LIMIT_OPTIONS, ActionField, FieldKind, input_option, whole, write_text
 
 _MORE: Final = "Model, session, labels, limits"
 _LIMIT_LABELS: Final[Mapping[str, str]] = {

@@ -19,23 +19,10 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from flowengine.core.json_values import dumps
-from flowengine.core.node_traits import TRAITS
+from flowengine.core import TRAITS, dumps
 from flowengine.errors import DefinitionError
 from flowengine.flow import Flow
-from flowengine.nodes.run_inputs import REQUIRED, InputField
-
-__all__ = [
-    "TextOutput",
-    "find_file_input",
-    "find_message_input",
-    "find_text_output",
-    "may_ask",
-    "outputs_schema_of",
-    "spec_of",
-    "to_text",
-    "tooling_of",
-]
+from flowengine.nodes import REQUIRED, InputField
 
 _MESSAGE_NAMES: Final = ("message", "question", "prompt")
 _FILE_NAMES: Final = ("file", "image", "document")
@@ -139,7 +126,7 @@ def outputs_schema_of(flow: Flow) -> Mapping[str, Any]:
     """The JSON Schema of a flow's outputs; of one that was built in Python only their names are known."""
     spec = spec_of(flow)
     if spec is not None:
-        from flowengine.flowfile.analysis.inferred_shapes import outputs_schema  # YAML only where there is a file.
+        from flowengine.flowfile.analysis import outputs_schema  # YAML only where there is a file.
 
         return outputs_schema(spec)
     declared = flow.plan.outputs
@@ -166,7 +153,7 @@ def _agent_of(flow: Flow, output: str) -> str | None:
     elif spec is None:
         return None
     else:
-        from flowengine.flowfile.analysis.inferred_shapes import lone_path  # As above.
+        from flowengine.flowfile.analysis import lone_path  # As above.
 
         path = lone_path(spec.outputs[output])
         if path is None or len(path) != 3 or (path[0], path[2]) != ("nodes", "output"):
@@ -181,7 +168,7 @@ def spec_of(flow: Flow) -> Any:
     plan = flow.plan
     if plan.source is None or plan.path is None:
         return None
-    from flowengine.flowfile.loader import load_flow  # As above.
+    from flowengine.flowfile import load_flow  # As above.
 
     return load_flow(plan.path, text=plan.source)
 

@@ -10,12 +10,10 @@ from datetime import UTC, datetime
 from time import time
 from typing import Any, Final
 
-from flowengine.core.values import thaw
-from flowengine.engine.ports import JournalStore
+from flowengine.core import thaw
+from flowengine.engine import JournalStore
 from flowengine.errors import FlowEngineError
 from flowengine.web.service.outcomes import FlowCaller
-
-__all__ = ["DayBudgets", "QuotaError"]
 
 _SPENT: Final = "serve.spent"
 _SHARE: Final = 10

@@ -14,15 +14,13 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
-from flowengine.engine.events import RunStarted
+from flowengine.engine import RunStarted
 from flowengine.errors import Diagnostic, FlowEngineError, FlowError, FlowNotFoundError, did_you_mean
 from flowengine.flow import Flow
-from flowengine.flowfile.flow_search import find_flow_files
-from flowengine.nodes.run_inputs import REQUIRED, InputField
+from flowengine.flowfile import find_flow_files
+from flowengine.nodes import REQUIRED, InputField
 from flowengine.web.service.placed_schemas import join_properties
 from visualize.picture import Picture, picture_of_skeleton
-
-__all__ = ["About", "CatalogEntry", "Library", "make_input_schema"]
 
 
 class About(NamedTuple):
@@ -110,8 +108,8 @@ class _File:
         return os.path.realpath(os.path.join(folder, started.path)) == os.path.realpath(self.path)
 
     def _read(self) -> About:
-        from flowengine.flowfile.loader import check_file, load_flow  # YAML only where there are files.
-        from flowengine.flowfile.project.project import project_of
+        from flowengine.flowfile import check_file, load_flow  # YAML only where there are files.
+        from flowengine.flowfile.project import project_of
 
         project, problems = project_of(self.path)
         diagnostics = [*problems, *check_file(self.path, project=project)]
@@ -192,9 +190,9 @@ def _draw_entry(entry: CatalogEntry) -> Picture | None:
 
 def _list_text_files(path: Path) -> Sequence[Path]:
     """The files that texts of a flow file stand in, be they there or not."""
-    from flowengine.core.values import is_map  # As above.
-    from flowengine.flowfile.file_texts import named_text_files
-    from flowengine.flowfile.yaml.parser import parse_yaml
+    from flowengine.core import is_map  # As above.
+    from flowengine.flowfile import named_text_files
+    from flowengine.flowfile.yaml import parse_yaml
 
     try:
         data = parse_yaml(path.read_text("utf-8-sig")).data

@@ -9,18 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 from flowengine.errors import DefinitionError, InputError, ModelConfigError, did_you_mean
 from flowengine.flow import Flow
-from flowengine.nodes.compiled_flow import CompiledFlow
+from flowengine.nodes import CompiledFlow
 
 if TYPE_CHECKING:
-    from flowengine.flowfile.project.project import Project
-
-__all__ = ["explain_code", "models_without_price", "nodes_with_shared_memory", "plan_flow", "validate_flow"]
+    from flowengine.flowfile.project import Project
 
 
 def validate_flow(flow: Flow) -> Mapping[str, Any]:
     """The problems of the flow's file as it is now, warnings included."""
-    from flowengine.flowfile.loader import check_file  # YAML only where there is a file.
-    from flowengine.flowfile.project.project import project_of
+    from flowengine.flowfile import check_file  # YAML only where there is a file.
+    from flowengine.flowfile.project import project_of
 
     path = Path(_path_of(flow.plan))
     project, problems = project_of(path)
@@ -31,8 +29,8 @@ def validate_flow(flow: Flow) -> Mapping[str, Any]:
 
 def nodes_with_shared_memory(flow: Flow) -> Sequence[str]:
     """The agents whose memory is one for all runs, since nothing says whose it is."""
-    from flowengine.agents.context.long_term_memory import LongTermMemoryProvider  # As above.
-    from flowengine.nodes.agent import AgentNode
+    from flowengine.agents.context import LongTermMemoryProvider  # As above.
+    from flowengine.nodes import AgentNode
 
     paths: list[str] = []
     for path, node in flow.plan.all_nodes.items():
@@ -46,8 +44,8 @@ def nodes_with_shared_memory(flow: Flow) -> Sequence[str]:
 
 def models_without_price(flow: Flow, project: Project, environ: Mapping[str, str]) -> Sequence[str]:
     """The models that agents of the flow name and whose price is not known: a key with a budget may not ask them."""
-    from flowengine.models.worst_case import ModelFacts  # As above.
-    from flowengine.nodes.agent import AgentNode
+    from flowengine.models import ModelFacts  # As above.
+    from flowengine.nodes import AgentNode
 
     facts = ModelFacts(environ, project.prices, project.default_provider, project.models, project.providers)
     models: dict[str, None] = {}
@@ -62,12 +60,13 @@ def models_without_price(flow: Flow, project: Project, environ: Mapping[str, str
 
 def plan_flow(flow: Flow, inputs: Mapping[str, Any], environ: Mapping[str, str]) -> Mapping[str, Any]:
     """Returns the maximum model calls, tokens and dollars of a run with the given inputs."""
-    from flowengine.flowfile.estimate.bounds import bound_of  # As above.
-    from flowengine.flowfile.estimate.plan_report import to_data
-    from flowengine.flowfile.loader import load_flow
-    from flowengine.flowfile.project.project import find_project
-    from flowengine.models.dotenv import read_environment
-    from flowengine.models.worst_case import ModelFacts
+    from flowengine.flowfile import load_flow
+    from flowengine.flowfile.estimate import (
+        bound_of,  # As above.
+        to_data,
+    )
+    from flowengine.flowfile.project import find_project
+    from flowengine.models import ModelFacts, read_environment
 
     path = _path_of(flow.plan)
     project = find_project(path)
@@ -88,7 +87,7 @@ def plan_flow(flow: Flow, inputs: Mapping[str, Any], environ: Mapping[str, str])
 
 def explain_code(code: str | None) -> Mapping[str, Any]:
     """Explains a code, with text that causes it; None lists the titles of all codes."""
-    from flowengine.flowfile.checks.codes import CODES  # As above.
+    from flowengine.flowfile.checks import CODES  # As above.
 
     if code is None:
         return {"codes": {name: each.title for name, each in CODES.items()}}

@@ -18,9 +18,8 @@ from typing import Any, Final, get_args
 import anyio
 import anyio.to_thread
 
-from flowengine.core.context import EMPTY, RunStatus
-from flowengine.engine.events import RunFinished, RunStarted
-from flowengine.engine.ports import JournalStore, RunInfo
+from flowengine.core import EMPTY, RunStatus
+from flowengine.engine import JournalStore, RunFinished, RunInfo, RunStarted
 from flowengine.errors import (
     DefinitionError,
     FlowNotFoundError,
@@ -31,23 +30,17 @@ from flowengine.errors import (
     did_you_mean,
 )
 from flowengine.flow import Flow
-from flowengine.journal.run_index import RunsAsked, run_index_of
-from flowengine.journal.run_lookup import check_labels
+from flowengine.journal import RunsAsked, check_labels, run_index_of
 from flowengine.runs import RunRecord
-from flowengine.runtime.driven_run import DrivenRun
+from flowengine.runtime import DEFAULTS, Admission, DrivenRun, Followed, RunOptions, check_session_name
 from flowengine.runtime.local import local
-from flowengine.runtime.queue.run_positions import check_queue_name, queue_of, standing_of
-from flowengine.runtime.run import DEFAULTS, RunOptions
-from flowengine.runtime.run_driver import Admission
-from flowengine.runtime.run_feed import Followed
-from flowengine.runtime.sessions import check_session_name
+from flowengine.runtime.queue import check_queue_name, queue_of, standing_of
 from flowengine.web.service.day_budgets import DayBudgets
 from flowengine.web.service.flow_catalog import Library
 from flowengine.web.service.local_runs import RunStart, logging_failure
 from flowengine.web.service.outcomes import (
     CALLER,
     SERVED,
-    AccessError,
     FlowCaller,
     KeyReusedError,
     RunOutcome,
@@ -59,8 +52,6 @@ from flowengine.web.service.outcomes import (
 from flowengine.web.service.run_booking import DAY, book_run, cost_of
 from flowengine.web.service.run_service import RunService, TakenAnswer
 from flowengine.web.service.start_requests import read_start, run_id_of_key
-
-__all__ = ["AccessError", "FlowCaller", "FlowService", "KeyReusedError", "RunOutcome", "StartedRun", "run_id_of_key"]
 
 _STATUSES: Final[Sequence[str]] = get_args(RunStatus)
 _RETRY: Final = 0.02

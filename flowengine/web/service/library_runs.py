@@ -10,20 +10,16 @@ from collections.abc import Mapping
 from math import inf
 from typing import Any, Final
 
-from flowengine.core.context import EMPTY
-from flowengine.engine.events import RunStarted
+from flowengine.core import EMPTY
+from flowengine.engine import RunStarted
 from flowengine.errors import RunBusyError
 from flowengine.flow import Flow
-from flowengine.runtime.driven_run import DrivenRun
+from flowengine.runtime import Admission, DrivenRun, Live, RunOptions, Work
 from flowengine.runtime.local import local
-from flowengine.runtime.run import Live, RunOptions
-from flowengine.runtime.run_driver import Admission, Work
 from flowengine.web.service.flow_catalog import CatalogEntry, Library
 from flowengine.web.service.local_runs import RunStart
 from flowengine.web.service.run_cache import RunCache
 from flowengine.web.service.run_service import RunService
-
-__all__ = ["LibraryRuns"]
 
 _VIEWER: Final = "viewer"
 """The setting of a run that a viewer began."""

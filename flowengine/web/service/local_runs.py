@@ -18,10 +18,9 @@ import anyio
 import anyio.to_thread
 from anyio.abc import TaskGroup
 
-from flowengine.core.context import EMPTY
-from flowengine.core.masking.masker import Masker
-from flowengine.engine.events import Event, NodeFinished, RunFinished, RunResumed, RunStarted
-from flowengine.engine.ports import JournalStore
+from flowengine.core import EMPTY
+from flowengine.core.masking import Masker
+from flowengine.engine import Event, JournalStore, NodeFinished, RunFinished, RunResumed, RunStarted
 from flowengine.errors import (
     FlowEngineError,
     JournalError,
@@ -30,19 +29,25 @@ from flowengine.errors import (
     StoreUnavailableError,
 )
 from flowengine.flow import Flow
-from flowengine.journal.run_lookup import labels_of
-from flowengine.journal.value_types import only_looking
+from flowengine.journal import labels_of, only_looking
 from flowengine.runs import RunRecord
-from flowengine.runtime.deliveries import next_try
-from flowengine.runtime.driven_run import DrivenRun
+from flowengine.runtime import (
+    DEFAULTS,
+    DrivenRun,
+    Live,
+    Run,
+    RunDriver,
+    RunOptions,
+    StoppingError,
+    Work,
+    next_try,
+    settings_of,
+    unheard,
+)
 from flowengine.runtime.local import local
-from flowengine.runtime.queue.run_positions import queue_of
-from flowengine.runtime.run import DEFAULTS, Live, Run, RunOptions, settings_of, unheard
-from flowengine.runtime.run_driver import RunDriver, StoppingError, Work
+from flowengine.runtime.queue import queue_of
 from flowengine.web.service.outcomes import CALLER, RunOutcome, start_of
 from flowengine.web.service.run_follower import RunFollower
-
-__all__ = ["FlowSource", "LocalRuns", "RunStart", "log_failure", "logging_failure"]
 
 _LOG: Final = logging.getLogger("flowengine.serving")
 _RESCUE_PAUSE: Final = 30.0

@@ -9,8 +9,8 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple, cast
 
-from flowengine.core.context import EMPTY, RunStatus
-from flowengine.engine.events import (
+from flowengine.core import EMPTY, RunStatus
+from flowengine.engine import (
     ErrorInfo,
     Event,
     NodeCancelled,
@@ -23,26 +23,7 @@ from flowengine.engine.events import (
 )
 from flowengine.errors import FlowEngineError, RunNotFoundError, StoreCorruptError
 from flowengine.runs import Question, RunRecord
-from flowengine.runtime.queue.run_totals import CALLER
-
-__all__ = [
-    "CALLER",
-    "ENDED",
-    "NODE_STATES",
-    "SERVED",
-    "SETTLED",
-    "AccessError",
-    "FlowCaller",
-    "KeyReusedError",
-    "RunOutcome",
-    "StartedRun",
-    "check_access",
-    "dates_of",
-    "format_date",
-    "no_run_of_yours",
-    "read_call",
-    "start_of",
-]
+from flowengine.runtime.queue import CALLER
 
 SERVED: Final = "served"
 """The setting of a run that says how it was called."""

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
 
-__all__ = ["escape_pointer", "join_properties", "move_references"]
-
 Schema = Mapping[str, Any]
 
 _DEFINITIONS: Final = "#/$defs/"

@@ -12,13 +12,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple, cast
 
-from flowengine.core.json_values import dumps
-from flowengine.core.values import find_label, is_map
+from flowengine.core import dumps, find_label, is_map
 from flowengine.errors import InputError
-from flowengine.journal.approvals import fields_of
+from flowengine.journal import fields_of
 from flowengine.runs import Question
-
-__all__ = ["PersonsAnswer", "format_questions", "read_answer", "read_given_answer"]
 
 _SET_OFF: Final = re.compile(r"\s*(?:[,.:;!\n]|[-–—](?=\s))\s*")
 _MOST_ANSWER: Final = 100_000

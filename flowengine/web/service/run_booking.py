@@ -8,13 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from flowengine.engine.events import Event
-from flowengine.engine.restoring import History
+from flowengine.engine import Event, History
 from flowengine.runs import RunRecord
 from flowengine.web.service.day_budgets import DayBudgets
 from flowengine.web.service.outcomes import CALLER, RunOutcome, read_call, start_of
-
-__all__ = ["DAY", "book_run", "cost_of"]
 
 DAY: Final = "day"
 """Key of a run's setting that names the day whose budget it spends."""

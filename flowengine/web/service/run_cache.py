@@ -14,21 +14,12 @@ from typing import Any, Final, TypeVar
 import anyio
 import anyio.to_thread
 
-from flowengine.engine.events import Event
-from flowengine.engine.ports import JournalStore, RunInfo
+from flowengine.engine import Event, JournalStore, RunInfo
 from flowengine.errors import RunNotFoundError
-from flowengine.journal.run_index import ListedRuns, RunLine
-from flowengine.journal.run_lookup import RunQuery
-from flowengine.journal.run_notes import notes_of
-from flowengine.journal.value_types import only_looking
-from flowengine.runtime.run_listing import RunLister
+from flowengine.journal import ListedRuns, RunLine, RunQuery, notes_of, only_looking
+from flowengine.runtime import RunLister
 from visualize.usual_times import MOST_EVENTS_TIMED, RUNS_TIMED, RunPoint, point_of, usual_times
-from visualize.viewer.forms import Acting
-from visualize.viewer.notes import RunAbout
-from visualize.viewer.reading import Reading
-from visualize.viewer.runs import PAGE_SIZE, ListFrame, presets_of, query_of
-
-__all__ = ["RunCache"]
+from visualize.viewer import PAGE_SIZE, Acting, ListFrame, Reading, RunAbout, presets_of, query_of
 
 T = TypeVar("T")
 

@@ -16,16 +16,12 @@ import anyio
 import anyio.to_thread
 from anyio.abc import TaskGroup
 
-from flowengine.engine.events import Event, RunFinished, TokenStreamed
-from flowengine.engine.ports import JournalStore
+from flowengine.engine import Event, JournalStore, RunFinished, TokenStreamed
 from flowengine.errors import FlowEngineError, RunNotFoundError, StoreUnavailableError
-from flowengine.journal.live_texts import LiveFollower
-from flowengine.journal.value_types import only_looking
-from flowengine.runtime.run_feed import Followed, RunFeed
+from flowengine.journal import LiveFollower, only_looking
+from flowengine.runtime import Followed, RunFeed
 from flowengine.web.service.outcomes import ENDED, SETTLED, no_run_of_yours
 from flowengine.web.service.token_order import merge_tokens
-
-__all__ = ["RunFollower"]
 
 _FIRST_LOOK, _LAST_LOOK = 0.05, 0.5
 """Seconds between two looks at a run that another process drives; ever longer while nothing happens."""

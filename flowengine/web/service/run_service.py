@@ -15,21 +15,17 @@ import anyio
 import anyio.to_thread
 from anyio.abc import TaskGroup
 
-from flowengine.core.context import EMPTY
-from flowengine.engine.events import Event, RunFinished, RunStarted
-from flowengine.engine.ports import JournalStore
+from flowengine.core import EMPTY
+from flowengine.engine import Event, JournalStore, RunFinished, RunStarted
 from flowengine.errors import FlowNotFoundError, JournalError, RunBusyError
 from flowengine.flow import Flow
-from flowengine.journal.approvals import answer
+from flowengine.journal import answer
+from flowengine.runtime import DEFAULTS, Admission, RunDriver, RunOptions, StoppingError, settings_of
 from flowengine.runtime.local import local
-from flowengine.runtime.queue.run_positions import queue_of
-from flowengine.runtime.run import DEFAULTS, RunOptions, settings_of
-from flowengine.runtime.run_driver import Admission, RunDriver, StoppingError
+from flowengine.runtime.queue import queue_of
 from flowengine.web.service.local_runs import LocalRuns, RunStart, log_failure
 from flowengine.web.service.outcomes import start_of
 from flowengine.web.service.run_follower import RunFollower
-
-__all__ = ["RunService", "TakenAnswer"]
 
 _LOG: Final = logging.getLogger("flowengine.serving")
 
@@ -127,7 +123,7 @@ class RunService:
         if self._tasks is None:
             raise StoppingError("nothing runs here: the app's lifespan has not begun")
         if queue is not None:
-            from flowengine.runtime.queue.run_queue import queue_store, submit_runs  # Needs its extra.
+            from flowengine.runtime.queue import queue_store, submit_runs  # Needs its extra.
 
             if self.driver.is_stopping:
                 self.driver.admit()
@@ -205,7 +201,7 @@ class RunService:
             options = RunOptions(run_id=new_id, settings=limits)
             await self._local.fork(flow, run_id, node, options, state=state, inputs=inputs)
             return new_id
-        from flowengine.runtime.queue.run_queue import PYTHON, queue_store, requeue  # Needs its extra.
+        from flowengine.runtime.queue import PYTHON, queue_store, requeue  # Needs its extra.
 
         here = {"baggage": flow.plan.baggage, "python": PYTHON, **limits}
         await local.write_fork(
@@ -220,7 +216,7 @@ class RunService:
             return
         events = await self.follower.events(run_id)
         if queue_of(self.store, start_of(events)) is not None:
-            from flowengine.runtime.queue.run_queue import cancel, queue_store  # Needs its extra.
+            from flowengine.runtime.queue import cancel, queue_store  # Needs its extra.
 
             if await cancel(queue_store(self.store), run_id) != "nothing to stop":
                 return
@@ -243,7 +239,7 @@ class RunService:
         """Put the run back into its queue; False: it is of none."""
         if queue_of(self.store, start_of(events)) is None:
             return False
-        from flowengine.runtime.queue.run_queue import queue_store, requeue  # Needs its extra.
+        from flowengine.runtime.queue import queue_store, requeue  # Needs its extra.
 
         await requeue(queue_store(self.store), run_id, **how)
         return True

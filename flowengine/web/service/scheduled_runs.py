@@ -10,14 +10,12 @@ from typing import Final
 
 import anyio.to_thread
 
-from flowengine.core.schedule import Schedule
+from flowengine.core import Schedule
 from flowengine.errors import RunNotFoundError, StoreUnavailableError
-from flowengine.flowfile.project.project import Project
-from flowengine.runtime.run_driver import OverloadedError, StoppingError
-from flowengine.runtime.schedules.schedule_ticker import LABEL, ScheduleTicker
+from flowengine.flowfile.project import Project
+from flowengine.runtime import OverloadedError, StoppingError
+from flowengine.runtime.schedules import LABEL, ScheduleTicker
 from flowengine.web.service.flow_service import FlowService
-
-__all__ = ["make_ticker"]
 
 _LOG: Final = logging.getLogger("flowengine.serving")
 

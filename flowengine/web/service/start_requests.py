@@ -7,14 +7,9 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from flowengine.core.context import EMPTY
-from flowengine.core.file_keeper import is_data_address, read_data_address
-from flowengine.core.file_values import RefusedFileError
-from flowengine.core.json_values import to_json_value
+from flowengine.core import EMPTY, RefusedFileError, is_data_address, read_data_address, to_json_value
 from flowengine.errors import InputError
-from flowengine.nodes.run_inputs import InputField, checked_inputs, refuse_paths
-
-__all__ = ["digest", "read_start", "run_id_of_key", "take_in_files"]
+from flowengine.nodes import InputField, checked_inputs, refuse_paths
 
 _MOST_KEY: Final = 255
 """Characters of a key."""

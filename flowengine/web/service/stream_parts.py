@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-from flowengine.core.context import RunStatus
-from flowengine.core.records import ModelCall, ToolCall
-from flowengine.engine.events import (
+from flowengine.core import ModelCall, RunStatus, ToolCall
+from flowengine.engine import (
     ErrorInfo,
     Event,
     NodeCancelled,
@@ -24,20 +23,6 @@ from flowengine.engine.events import (
     TokenStreamed,
 )
 from flowengine.web.service.chat_shape import TextOutput, to_text
-
-__all__ = [
-    "Part",
-    "PartReader",
-    "RunEnded",
-    "StepBegan",
-    "StepEnded",
-    "TextBegan",
-    "TextDelta",
-    "TextEnded",
-    "TokenCounts",
-    "ToolBegan",
-    "ToolEnded",
-]
 
 
 class TokenCounts(NamedTuple):

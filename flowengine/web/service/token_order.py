@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from flowengine.engine.events import Event, NodeStarted, TokenStreamed
-from flowengine.runtime.run_feed import Followed
-
-__all__ = ["join_tokens", "merge_tokens"]
+from flowengine.engine import Event, NodeStarted, TokenStreamed
+from flowengine.runtime import Followed
 
 
 def merge_tokens(events: Sequence[Event], first: int, tokens: Iterable[TokenStreamed]) -> list[Followed]:

@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from flowengine.core.json_values import dumps, to_json_value
+from flowengine.core import dumps, to_json_value
 from flowengine.runs import Question
-from flowengine.web.openai.openai_bodies import MOST_MESSAGES
-from flowengine.web.service.question_texts import PersonsAnswer, read_given_answer
-from flowengine.web.service.stream_parts import (
+from flowengine.web.openai import MOST_MESSAGES
+from flowengine.web.service import (
     Part,
+    PersonsAnswer,
     RunEnded,
     StepBegan,
     StepEnded,
@@ -25,9 +25,8 @@ from flowengine.web.service.stream_parts import (
     TokenCounts,
     ToolBegan,
     ToolEnded,
+    read_given_answer,
 )
-
-__all__ = ["AG_UI_INPUT", "AgUiEncoder", "read_resume_answers"]
 
 AG_UI_INPUT: Final[Mapping[str, Any]] = {
     "type": "object",

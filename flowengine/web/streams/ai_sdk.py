@@ -10,13 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
-from flowengine.core.json_values import to_json_value
-from flowengine.core.values import is_map
+from flowengine.core import is_map, to_json_value
 from flowengine.runs import Question
-from flowengine.web.openai.openai_bodies import MOST_MESSAGES
-from flowengine.web.service.question_texts import PersonsAnswer, read_given_answer
-from flowengine.web.service.stream_parts import (
+from flowengine.web.openai import MOST_MESSAGES
+from flowengine.web.service import (
     Part,
+    PersonsAnswer,
     RunEnded,
     StepBegan,
     StepEnded,
@@ -25,9 +24,8 @@ from flowengine.web.service.stream_parts import (
     TextEnded,
     ToolBegan,
     ToolEnded,
+    read_given_answer,
 )
-
-__all__ = ["AI_SDK_HEADERS", "AI_SDK_INPUT", "QUESTION_TOOL", "AiSdkEncoder", "read_tool_answers"]
 
 QUESTION_TOOL: Final = "answer_question"
 AI_SDK_HEADERS: Final[Mapping[str, str]] = {"x-vercel-ai-ui-message-stream": "v1"}

@@ -13,27 +13,45 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from flowengine.core.context import EMPTY
-from flowengine.core.json_values import to_json_value
-from flowengine.core.values import is_map
+from flowengine.core import EMPTY, is_map, to_json_value
 from flowengine.errors import DefinitionError, InputError, did_you_mean
-from flowengine.journal.approvals import times_asked
+from flowengine.journal import times_asked
 from flowengine.runs import Question
-from flowengine.web.api.chat_requests import caller_of, event_stream, run_key_of, stopping_unheard
-from flowengine.web.api.http_answers import hide_store, make_routes
-from flowengine.web.api.serving_parts import MountedRoutes, ServingParts
-from flowengine.web.gate.problems import problem_of
-from flowengine.web.gate.requests import read_json
-from flowengine.web.openai.chat_calls import ChatRun, Conversation, begin_chat, follow_parts, give_answer
-from flowengine.web.openai.openai_bodies import OpenAiError, read_content
-from flowengine.web.service.chat_shape import TextOutput, find_text_output
-from flowengine.web.service.outcomes import FlowCaller
-from flowengine.web.service.question_texts import PersonsAnswer, format_questions
-from flowengine.web.service.stream_parts import Part, RunEnded, TextBegan, TextDelta, TextEnded, TokenCounts
+from flowengine.web.api import (
+    MountedRoutes,
+    ServingParts,
+    caller_of,
+    event_stream,
+    hide_store,
+    make_routes,
+    run_key_of,
+    stopping_unheard,
+)
+from flowengine.web.gate import problem_of, read_json
+from flowengine.web.openai import (
+    ChatRun,
+    Conversation,
+    OpenAiError,
+    begin_chat,
+    follow_parts,
+    give_answer,
+    read_content,
+)
+from flowengine.web.service import (
+    FlowCaller,
+    Part,
+    PersonsAnswer,
+    RunEnded,
+    TextBegan,
+    TextDelta,
+    TextEnded,
+    TextOutput,
+    TokenCounts,
+    find_text_output,
+    format_questions,
+)
 from flowengine.web.streams.ag_ui import AG_UI_INPUT, AgUiEncoder, read_resume_answers
 from flowengine.web.streams.ai_sdk import AI_SDK_HEADERS, AI_SDK_INPUT, AiSdkEncoder, read_tool_answers
-
-__all__ = ["make_stream_routes"]
 
 
 def make_stream_routes(parts: ServingParts) -> MountedRoutes:

@@ -29,11 +29,8 @@ from flowengine.agents.context.compressor.extraction import (
     unseen,
 )
 from flowengine.agents.context.text_cutting import of_pieces, pieces_of
-from flowengine.core.context import Fragment
-from flowengine.core.locale import Messages
-from flowengine.models.shortening import MARK
-
-__all__ = ["Compression", "units_of"]
+from flowengine.core import Fragment, Messages
+from flowengine.models import MARK
 
 # --- Fragments as units
 

@@ -17,20 +17,18 @@ from anyio import to_thread
 from flowengine.agents.context.compressor.compression import Compression
 from flowengine.agents.context.compressor.extraction import summary_of, summary_request
 from flowengine.agents.context.provider import ContextProvider, ParameterError
-from flowengine.agents.retrieval.terms import subject_terms
-from flowengine.core.argument_kinds import check_arguments
-from flowengine.core.context import Fragment
-from flowengine.core.locale import Messages, load_messages
-from flowengine.core.records import Gateway
-from flowengine.models.call_options import DECIDING
-from flowengine.models.definitions import default_options
-from flowengine.models.model import Model
-from flowengine.models.open import PROCESS_MODELS, Models
-from flowengine.models.shortening import shorten_text
-from flowengine.models.tokens import count_tokens
-from flowengine.models.vendor_choice import check_name
-
-__all__ = ["ContextCompressorProvider"]
+from flowengine.agents.retrieval import subject_terms
+from flowengine.core import Fragment, Gateway, Messages, check_arguments, load_messages
+from flowengine.models import (
+    DECIDING,
+    PROCESS_MODELS,
+    Model,
+    Models,
+    check_name,
+    count_tokens,
+    default_options,
+    shorten_text,
+)
 
 _SUMMARY_SHARE: Final = 0.3
 """The share of the room that a summary may have."""

@@ -13,25 +13,10 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from math import log
 from typing import Final, NamedTuple
 
-from flowengine.agents.retrieval.terms import stems
-from flowengine.core.locale import Messages
+from flowengine.agents.retrieval import stems
+from flowengine.core import Messages
 from flowengine.errors import OutputError
-from flowengine.models.messages import Message, fence
-from flowengine.models.model import Request
-from flowengine.models.shortening import MARK, shorten_text
-
-__all__ = [
-    "NO_FACTS",
-    "TextFacts",
-    "ends_of",
-    "extract_sentences",
-    "facts_of",
-    "facts_text",
-    "merge_facts",
-    "summary_of",
-    "summary_request",
-    "unseen",
-]
+from flowengine.models import MARK, Message, Request, fence, shorten_text
 
 # --- Facts that must survive
 

@@ -29,10 +29,7 @@ from flowengine.agents.context.source_code.mentions import (
 )
 from flowengine.agents.context.source_code.outlines import Definition, outline, own_lines
 from flowengine.agents.context.source_code.source_files import CodeTree, FileListing, FileStamp, is_written, lines_of
-from flowengine.agents.retrieval.retriever import Ranking, fuse_rankings
-from flowengine.agents.retrieval.terms import TOKENIZER, match_any, stem, to_index_text
-
-__all__ = ["CodeIndex", "FoundDefinition", "Searched"]
+from flowengine.agents.retrieval import TOKENIZER, Ranking, fuse_rankings, match_any, stem, to_index_text
 
 _MAX_SECONDS: Final = 10.0
 """Seconds that one search may spend on reading files; the next one goes on from there."""

@@ -11,9 +11,7 @@ from pathlib import PurePosixPath
 from posixpath import normpath
 from typing import Final
 
-from flowengine.agents.retrieval.terms import asked_terms
-
-__all__ = ["coverage", "imported_files", "letters", "match_letters", "named_files"]
+from flowengine.agents.retrieval import asked_terms
 
 # --- Names compared letter by letter
 

@@ -12,8 +12,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Final, NamedTuple, TypeAlias
 
-__all__ = ["Definition", "Lines", "language_of", "lines_outline", "outline", "own_lines", "python_outline"]
-
 # --- Definitions with their lines
 
 Lines = Sequence[str]

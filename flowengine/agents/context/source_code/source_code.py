@@ -22,11 +22,7 @@ from flowengine.agents.context.provider import (
 from flowengine.agents.context.source_code.index import CodeIndex, FoundDefinition, Searched
 from flowengine.agents.context.source_code.outlines import Definition, Lines, language_of, own_lines
 from flowengine.agents.context.source_code.source_files import CodeTree, lines_of
-from flowengine.core.argument_kinds import check_arguments
-from flowengine.core.context import Fragment
-from flowengine.core.locale import load_messages
-
-__all__ = ["SourceCodeProvider"]
+from flowengine.core import Fragment, check_arguments, load_messages
 
 _MAX_FILE_LINES: Final = 120
 """Lines that are quoted of one file."""

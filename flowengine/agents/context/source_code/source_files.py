@@ -19,9 +19,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from pathspec import GitIgnoreSpec
 
-from flowengine.core.flow_paths import is_withheld, open_regular
-
-__all__ = ["CodeTree", "FileListing", "FileStamp", "is_text", "is_written", "lines_of"]
+from flowengine.core import is_withheld, open_regular
 
 _ABSENT: Final = frozenset(
     {

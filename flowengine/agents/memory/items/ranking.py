@@ -29,10 +29,8 @@ from flowengine.agents.memory.items.words import (
     pieces_of,
     words_of,
 )
-from flowengine.agents.memory.scopes.memories import MemoryScope, aware, parse_thread_scope_id
+from flowengine.agents.memory.scopes import MemoryScope, aware, parse_thread_scope_id
 from flowengine.errors import DefinitionError
-
-__all__ = ["ItemQuery", "MemoryItem", "Recalled", "Weighed", "rank_items", "read", "weigh"]
 
 # --- Single things to remember
 

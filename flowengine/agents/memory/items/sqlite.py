@@ -20,10 +20,8 @@ from flowengine.agents.memory.database import MemoryDatabase, instant, moment, s
 from flowengine.agents.memory.items import word_index
 from flowengine.agents.memory.items.ranking import ItemQuery, MemoryItem, Recalled, rank_items, read, weigh
 from flowengine.agents.memory.items.words import words_of
-from flowengine.agents.memory.scopes.memories import MemoryScope, aware
+from flowengine.agents.memory.scopes import MemoryScope, aware
 from flowengine.errors import DefinitionError
-
-__all__ = ["SQLiteMemoryItems"]
 
 _LOOKED_AT: Final = 100
 """Items that are ranked, those with most of what was asked for."""

@@ -21,8 +21,6 @@ from flowengine.agents.memory.database import instant
 from flowengine.agents.memory.items.ranking import Weighed
 from flowengine.agents.memory.items.words import VERSION, Period, words_of
 
-__all__ = ["add", "candidates", "close", "is_current", "of_period", "refresh", "remove", "spread"]
-
 _RARE: Final = 2000
 """Items that may have a word which is looked for alone."""
 

@@ -16,10 +16,9 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Final, NamedTuple
 
+from flowengine.agents.retrieval import asked_terms, stem
 from flowengine.agents.retrieval import terms as retrieval_terms
-from flowengine.agents.retrieval.terms import asked_terms, stem, terms
-
-__all__ = ["VERSION", "Period", "WordPiece", "find_time", "is_chinese_name", "is_empty", "pieces_of", "words_of"]
+from flowengine.agents.retrieval.terms import terms
 
 # --- Times that a question names
 

@@ -14,8 +14,6 @@ from typing import NamedTuple, Protocol
 from flowengine.agents.memory.scopes.memories import aware
 from flowengine.errors import DefinitionError, names_fields, refuse_other_kind
 
-__all__ = ["Channel", "ChannelMemory", "ChannelMessage", "ChannelMessages", "ConversationStore", "PromptRecord"]
-
 # --- Messages of channels, and the seam behind which they are kept
 
 

@@ -13,14 +13,9 @@ from datetime import UTC, tzinfo
 from flowengine.agents.memory.open_database import shortened
 from flowengine.agents.memory.scopes.channel_messages import ChannelMessage, ChannelMessages
 from flowengine.agents.memory.scopes.memory_prompt import message_lines, neutralise_text
-from flowengine.core.locale import load_messages
-from flowengine.core.records import Gateway, Notice
+from flowengine.core import Gateway, Notice, load_messages
 from flowengine.errors import DefinitionError, OutputError, PermanentModelError
-from flowengine.models.messages import Message
-from flowengine.models.model import Model, Reply, Request
-from flowengine.models.tokens import count_tokens
-
-__all__ = ["MemoryGenerator", "MemoryLimits", "long_term_messages", "short_term_messages"]
+from flowengine.models import Message, Model, Reply, Request, count_tokens
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,15 +15,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from flowengine.agents.memory.scopes.channel_messages import PromptRecord
 from flowengine.agents.memory.scopes.memory_prompt import prompt_messages
-from flowengine.core.context import Share
-from flowengine.core.json_values import find_json
-from flowengine.core.locale import Messages, load_messages
-from flowengine.core.records import Gateway
+from flowengine.core import Gateway, Messages, Share, find_json, load_messages
 from flowengine.errors import OutputError, PermanentModelError
-from flowengine.models.messages import Message
-from flowengine.models.model import Model, Reply, Request, supports_schema
-
-__all__ = ["ReplyDecision", "judge"]
+from flowengine.models import Message, Model, Reply, Request, supports_schema
 
 
 class ReplyDecision(BaseModel):

@@ -16,8 +16,6 @@ from flowengine.agents.memory.items import word_index
 from flowengine.agents.memory.scopes.memories import MemoryScope, parse_thread_scope_id
 from flowengine.errors import DefinitionError
 
-__all__ = ["KeptScope", "list_scopes", "read_scope", "remove_scope"]
-
 
 class KeptScope(NamedTuple):
     """A scope, and how much is kept of it."""

@@ -14,20 +14,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar, cas
 
 from flowengine.errors import DefinitionError, did_you_mean, find_attribute, refuse_other_kind
 
-__all__ = [
-    "WORKSPACE_ID",
-    "Memory",
-    "MemoryRepository",
-    "MemoryScope",
-    "MemoryType",
-    "aware",
-    "days_of",
-    "parse_thread_scope_id",
-    "scope_of",
-    "thread_scope_id",
-    "type_of",
-]
-
 # --- Whose a memory is, of what kind, and since when it holds
 
 

@@ -18,11 +18,9 @@ from datetime import UTC, tzinfo
 from typing import Final, Literal, TypeAlias, get_args
 
 from flowengine.agents.memory.scopes.channel_messages import ChannelMemory, ChannelMessage, PromptRecord
-from flowengine.core.locale import Messages, load_messages
+from flowengine.core import Messages, load_messages
 from flowengine.errors import DefinitionError
-from flowengine.models.messages import Message
-
-__all__ = ["Task", "message_lines", "neutralise_text", "prompt_messages", "system_prompt"]
+from flowengine.models import Message
 
 Task: TypeAlias = Literal["answer", "judge"]
 """To answer the conversation, or to decide whether to."""

@@ -31,11 +31,9 @@ from flowengine.agents.memory.scopes.memories import (
     parse_thread_scope_id,
     thread_scope_id,
 )
-from flowengine.core.locale import load_messages
+from flowengine.core import load_messages
 from flowengine.errors import DefinitionError
-from flowengine.models.tokens import count_tokens
-
-__all__ = ["MemoryKeeper", "MemoryLoader", "Windows"]
+from flowengine.models import count_tokens
 
 # --- From the stores to the record of a prompt
 

@@ -24,8 +24,6 @@ from flowengine.agents.memory.scopes.memories import (
 )
 from flowengine.errors import DefinitionError, refuse_other_kind
 
-__all__ = ["SQLConversationStore", "SQLMemoryRepository"]
-
 # --- Messages of channels in a database
 
 _NEWEST_FIRST: Final = "ORDER BY at DESC, ts DESC LIMIT ?"

@@ -22,9 +22,7 @@ from pathlib import Path
 from typing import Final
 
 from flowengine.agents.skills.sandbox.script import PATH, ScriptLimits
-from flowengine.agents.skills.skill_files import SKILL, RefusedError, python_prefixes, visible_arguments
-
-__all__ = ["PROGRAMS", "SCRATCH", "SKILL", "confine_command", "limit_arguments", "make_readable"]
+from flowengine.agents.skills.skill_files import RefusedError, python_prefixes, visible_arguments
 
 # --- A skill's folder, readable for the script
 

@@ -19,8 +19,6 @@ from typing import IO, Any, Final, NamedTuple, cast
 
 from flowengine.agents.skills.sandbox.script import Ending, Outcome, ScriptLimits
 
-__all__ = ["Command", "end_below", "run_command"]
-
 # --- Memory in a script's sockets
 
 _SOCKET_TABLES: Final = ("tcp", "tcp6", "udp", "udp6", "udplite", "udplite6", "raw", "raw6")

@@ -33,11 +33,8 @@ from flowengine.agents.skills.sandbox.process import Command, run_command
 from flowengine.agents.skills.sandbox.script import PATH, Outcome, ScriptLimits, interpreter_of, python_program
 from flowengine.agents.skills.sandbox.seccomp import MACHINES, make_filter
 from flowengine.agents.skills.skill_files import SKILL, VISIBLE, RefusedError
-from flowengine.core.flow_paths import open_regular
-from flowengine.core.user_code import call_abandonable
+from flowengine.core import call_abandonable, open_regular
 from flowengine.errors import DefinitionError, refuse_other_kind
-
-__all__ = ["Sandbox", "Verdict", "verdict"]
 
 _HEAD_BYTES: Final = 200
 """Bytes of a script that are looked at."""

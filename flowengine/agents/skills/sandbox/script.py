@@ -14,8 +14,6 @@ from typing import Final, Literal, NamedTuple
 from flowengine.agents.skills.skill_files import SCRIPT_SUFFIXES, RefusedError
 from flowengine.errors import DefinitionError
 
-__all__ = ["PATH", "Ending", "Outcome", "ScriptLimits", "interpreter_of", "python_program"]
-
 PATH: Final = os.pathsep.join(
     dict.fromkeys((f"{os.path.abspath(sys.prefix)}/bin", "/usr/local/bin", "/usr/bin", "/bin"))
 )

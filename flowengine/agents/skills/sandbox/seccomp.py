@@ -15,8 +15,6 @@ import struct
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-__all__ = ["MACHINES", "make_filter"]
-
 
 class _Machine(NamedTuple):
     """A processor's numbers."""

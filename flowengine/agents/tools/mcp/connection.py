@@ -25,11 +25,9 @@ from flowengine.agents.tools.mcp.http_exchange import EXCHANGE, Fate, HttpExchan
 from flowengine.agents.tools.mcp.pipe import Pipe
 from flowengine.agents.tools.mcp.server_settings import McpServer, header_values, process_environment
 from flowengine.agents.tools.result_text import error_text
-from flowengine.core.secret_values import Secrets, find_secret_values, find_url_secrets
+from flowengine.core import Secrets, find_secret_values, find_url_secrets
 from flowengine.errors import RunError
 from flowengine.version import __version__
-
-__all__ = ["ConnectionLostError", "McpConnection", "NoAnswerError"]
 
 _MAX_PAGES: Final = 100
 
@@ -175,7 +173,7 @@ class McpConnection:
         schema = next((each.output_schema for each in self._tools if each.name == tool), None)
         if schema is None or answer.is_error:
             return
-        from flowengine.core.json_schema import find_misfits  # Slow to load, and few tools have such a schema.
+        from flowengine.core import find_misfits  # Slow to load, and few tools have such a schema.
 
         misfits = await anyio.to_thread.run_sync(find_misfits, schema, answer.structured_content)
         if misfits:

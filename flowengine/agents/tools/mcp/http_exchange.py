@@ -15,9 +15,7 @@ from typing import Any, Final, Literal, TypeAlias, cast
 
 import httpx2
 
-from flowengine.core.json_values import MAX_VALUES, ValueCounter
-
-__all__ = ["EXCHANGE", "Fate", "HttpExchange", "NotingClient"]
+from flowengine.core import MAX_VALUES, ValueCounter
 
 _MAX_BODY: Final = 32 * 1024 * 1024
 """Bytes of an answer over HTTP, where it is no stream, whose events have a bound of the library's."""

@@ -15,14 +15,12 @@ from typing_extensions import TypeIs
 from flowengine.agents.tools.mcp.server_settings import McpServer
 from flowengine.agents.tools.result_text import MAX_TEXT, cut, text_of
 from flowengine.agents.tools.tool import Effect, ToolResult
-from flowengine.core.secret_values import Secrets
+from flowengine.core import Secrets
 from flowengine.errors import DefinitionError, RunError, did_you_mean
 
 if TYPE_CHECKING:  # Without the extra `mcp` a flow is told so, by what imports this.
     from mcp_types import BlobResourceContents, CallToolResult, ContentBlock, TextResourceContents
     from mcp_types import Tool as ListedTool
-
-__all__ = ["Description", "check_allowed", "describe", "result_of"]
 
 # --- Tools that a model is offered
 

@@ -28,10 +28,8 @@ from flowengine.agents.tools.mcp.listed_tools import Description, result_of
 from flowengine.agents.tools.mcp.server_settings import McpServer
 from flowengine.agents.tools.result_text import error_text
 from flowengine.agents.tools.tool import ToolResult, failed_result
-from flowengine.core.secret_values import Secrets
+from flowengine.core import Secrets
 from flowengine.errors import RunError
-
-__all__ = ["MAX_RESTARTS", "McpOwner"]
 
 MAX_RESTARTS: Final = 3
 _FIRST_PAUSE: Final = 0.25

@@ -22,9 +22,7 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
 
-from flowengine.core.json_values import MAX_VALUES, ValueCounter
-
-__all__ = ["Pipe"]
+from flowengine.core import MAX_VALUES, ValueCounter
 
 Incoming: TypeAlias = SessionMessage | Exception
 Streams: TypeAlias = tuple[MemoryObjectReceiveStream[Incoming], MemoryObjectSendStream[SessionMessage]]

@@ -25,7 +25,7 @@ from flowengine.agents.tools.mcp.server_settings import McpServer, header_values
 from flowengine.agents.tools.result_text import cut
 from flowengine.agents.tools.tool import Tool, checking
 from flowengine.agents.tools.toolset import ToolSet
-from flowengine.core.run_scope import RunScope
+from flowengine.core import RunScope
 from flowengine.errors import DefinitionError
 from flowengine.version import install_hint
 
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from mcp_types import Tool as ListedTool
 
     from flowengine.agents.tools.mcp.owner import McpOwner
-
-__all__ = ["Served", "ServerTool", "check_library", "serve"]
 
 
 class Served:

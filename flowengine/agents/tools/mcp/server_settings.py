@@ -14,8 +14,6 @@ from typing import Any, Final, cast
 from flowengine.agents.tools.tool import DEFAULT_TIMEOUT
 from flowengine.errors import DefinitionError, did_you_mean
 
-__all__ = ["McpServer", "header_values", "process_environment", "server_of"]
-
 # --- Settings of one server; nothing is started here
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,32}")

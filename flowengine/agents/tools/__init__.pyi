@@ -1,0 +1,12 @@
+from .function_tool import tool_of as tool_of
+from .result_text import cut as cut
+from .result_text import text_of as text_of
+from .tool import ArgumentCheck as ArgumentCheck
+from .tool import Tool as Tool
+from .tool import ToolResult as ToolResult
+from .tool import checking as checking
+from .tool import failed_result as failed_result
+from .toolset import NO_RULES as NO_RULES
+from .toolset import ApprovalRules as ApprovalRules
+from .toolset import Offer as Offer
+from .toolset import ToolSet as ToolSet

@@ -1,0 +1,1 @@
+from .init import examples_folder as examples_folder

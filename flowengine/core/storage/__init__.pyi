@@ -1,0 +1,10 @@
+from .postgres_errors import explain_refusal as explain_refusal
+from .postgres_errors import parameters_of as parameters_of
+from .sqlite_file import SQLITE_ERRORS as SQLITE_ERRORS
+from .sqlite_file import SQLiteFile as SQLiteFile
+from .sqlite_file import open_connection as open_connection
+from .sqlite_file import primary_code as primary_code
+from .sqlite_file import read_identity as read_identity
+from .sqlite_file import reason_of as reason_of
+from .sqlite_file import transaction as transaction
+from .sqlite_file import use_log as use_log

@@ -1,0 +1,16 @@
+from .access import Missing as Missing
+from .compile import compile_encoded as compile_encoded
+from .compile import compile_expression as compile_expression
+from .compile import compile_predicate as compile_predicate
+from .compile import compile_template as compile_template
+from .filters import FILTERS as FILTERS
+from .filters import TESTS as TESTS
+from .grammar import has_tags as has_tags
+from .limits import Meter as Meter
+from .parse import ParsedTemplate as ParsedTemplate
+from .parse import Reference as Reference
+from .parse import lone_expression as lone_expression
+from .parse import parse_expression as parse_expression
+from .parse import parse_template as parse_template
+from .text import excerpt as excerpt
+from .text import to_text as to_text

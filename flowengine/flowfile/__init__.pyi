@@ -1,0 +1,12 @@
+from .file_texts import DISK as DISK
+from .file_texts import below as below
+from .file_texts import named_text_files as named_text_files
+from .flow_search import find_flow_files as find_flow_files
+from .flow_search import find_yaml_files as find_yaml_files
+from .flow_search import says_flowengine as says_flowengine
+from .loader import check_file as check_file
+from .loader import load_flow as load_flow
+from .run_bundle import place_of as place_of
+from .run_bundle import unpack_bundle as unpack_bundle
+from .translate import Problem as Problem
+from .translate import problems_of as problems_of

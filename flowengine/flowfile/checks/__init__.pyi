@@ -1,0 +1,10 @@
+from .agent_sources import attached_in_node as attached_in_node
+from .agent_sources import check_models as check_models
+from .agent_sources import describe_unnamed as describe_unnamed
+from .agent_sources import models_of as models_of
+from .agent_sources import vendors_of as vendors_of
+from .codes import CODES as CODES
+from .meaning import check_meaning as check_meaning
+from .permissions import list_reach as list_reach
+from .permissions import server_named as server_named
+from .report import Nearest as Nearest

@@ -1,0 +1,17 @@
+from .agent_factory import memory_of as memory_of
+from .compiler import load_plan as load_plan
+from .scope import DESCRIBED as DESCRIBED
+from .scope import EACH as EACH
+from .scope import ENGINE_KEYS as ENGINE_KEYS
+from .scope import KNOWN_EVERYWHERE as KNOWN_EVERYWHERE
+from .scope import LOOP_OUTPUT as LOOP_OUTPUT
+from .scope import RESERVED as RESERVED
+from .scope import ROUND as ROUND
+from .scope import address as address
+from .scope import boolean as boolean
+from .scope import expression as expression
+from .scope import is_static as is_static
+from .scope import shared_beginning as shared_beginning
+from .scope import template as template
+from .scope import text as text
+from .scope import values as values

@@ -1,0 +1,12 @@
+from .bound_change import BoundChange as BoundChange
+from .bound_change import NodeChange as NodeChange
+from .bound_change import compare_bounds as compare_bounds
+from .bound_change import difference as difference
+from .bounds import FlowBound as FlowBound
+from .bounds import NodeBound as NodeBound
+from .bounds import Waves as Waves
+from .bounds import bound_of as bound_of
+from .cost_bound import Most as Most
+from .plan_report import batch_data as batch_data
+from .plan_report import notes_of as notes_of
+from .plan_report import to_data as to_data

@@ -1,0 +1,16 @@
+from .code_names import CodeDefinition as CodeDefinition
+from .code_names import Parameters as Parameters
+from .code_names import ToolMark as ToolMark
+from .code_names import code_name as code_name
+from .code_names import imports_in as imports_in
+from .code_names import names_in as names_in
+from .imports import imported_files as imported_files
+from .masking_table import MaskingRules as MaskingRules
+from .project import Project as Project
+from .project import ProjectProblem as ProjectProblem
+from .project import find_project as find_project
+from .project import project_of as project_of
+from .vendor_tables import read_default_provider as read_default_provider
+from .vendor_tables import read_prices as read_prices
+from .vendor_tables import read_providers as read_providers
+from .webhook_tables import WebhookRule as WebhookRule

@@ -1,0 +1,15 @@
+from .bounded import BoundedModel as BoundedModel
+from .configured import configure_model as configure_model
+from .priced import cost_of as cost_of
+from .priced import find_user_price as find_user_price
+from .priced import price_of as price_of
+from .priced import with_price as with_price
+from .rate import Limiter as Limiter
+from .rate import Limiters as Limiters
+from .rate import RateLimitedModel as RateLimitedModel
+from .rate import RateTurn as RateTurn
+from .rate import limiter_for as limiter_for
+from .retrying import FallbackModel as FallbackModel
+from .retrying import RetryingModel as RetryingModel
+from .streaming_tap import tap_model as tap_model
+from .timed import TimedModel as TimedModel

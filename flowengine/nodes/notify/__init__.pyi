@@ -1,0 +1,9 @@
+from .channels import MailServer as MailServer
+from .channels import NotifyChannel as NotifyChannel
+from .channels import NotifySettings as NotifySettings
+from .channels import channel_of as channel_of
+from .channels import find_template_problems as find_template_problems
+from .links import AnswerLink as AnswerLink
+from .links import find_signer as find_signer
+from .notifier import PeopleNotifier as PeopleNotifier
+from .question_notice import check_mail_address as check_mail_address

@@ -1,0 +1,16 @@
+from .event_stream import EventStream as EventStream
+from .event_stream import open_stream as open_stream
+from .forking import failed_items as failed_items
+from .local import beginning as beginning
+from .local import changed_definitions as changed_definitions
+from .local import fork as fork
+from .local import inputs_with_files as inputs_with_files
+from .local import new_run_id as new_run_id
+from .local import read_run as read_run
+from .local import resume as resume
+from .row_runs import DataRow as DataRow
+from .row_runs import RowResult as RowResult
+from .row_runs import RowRuns as RowRuns
+from .row_runs import RowSet as RowSet
+from .row_runs import content_key as content_key
+from .row_runs import open_row_set as open_row_set

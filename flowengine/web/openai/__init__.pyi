@@ -1,0 +1,9 @@
+from .chat_calls import ChatRun as ChatRun
+from .chat_calls import Conversation as Conversation
+from .chat_calls import begin_chat as begin_chat
+from .chat_calls import follow_parts as follow_parts
+from .chat_calls import give_answer as give_answer
+from .openai_bodies import MOST_MESSAGES as MOST_MESSAGES
+from .openai_bodies import OpenAiError as OpenAiError
+from .openai_bodies import read_content as read_content
+from .openai_routes import make_openai_routes as make_openai_routes

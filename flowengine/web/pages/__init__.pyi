@@ -1,0 +1,9 @@
+from .action_handlers import make_handlers as make_handlers
+from .answer_links import AnswerDesk as AnswerDesk
+from .answer_links import make_answer_routes as make_answer_routes
+from .case_pages import CASE_LINK as CASE_LINK
+from .case_pages import make_case_routes as make_case_routes
+from .eval_pages import make_eval_routes as make_eval_routes
+from .pages import make_page_routes as make_page_routes
+from .playground_pages import make_playground_routes as make_playground_routes
+from .run_actions import OnceTable as OnceTable
