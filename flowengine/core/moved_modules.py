@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from importlib.machinery import ModuleSpec
     from types import ModuleType
+    from typing import Any
 
 _LOCAL = ("event_stream", "forking", "local", "row_runs", "shared_past")
 _PLACES = {
@@ -69,7 +70,8 @@ class MovedModuleFinder:
             return None
         from importlib.machinery import ModuleSpec  # Few programs come here.
 
-        return ModuleSpec(fullname, self)
+        loader: Any = self
+        return ModuleSpec(fullname, loader)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         from importlib import import_module
