@@ -6,8 +6,13 @@ Nothing has begun by then, and an exception in the middle of an import may be lo
 from __future__ import annotations
 
 import os
-import signal
-from types import FrameType
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal
+    from types import FrameType
+else:
+    import _signal as signal  # What `signal` makes of it needs `enum` and more, for which Ctrl-C would have to wait.
 
 
 def begin_loading() -> None:

@@ -1,7 +1,7 @@
 """Makes a room's `__init__` its face: names are imported from the files behind it when they are first asked for.
 
-The names stand once, in the stub beside the `__init__`, where type checkers and editors read them too. Nothing is imported
-or read before a name is asked for: `import flowengine` and Ctrl-C at the start of a command wait for it.
+The names stand once, in the stub beside the `__init__`, where type checkers and editors read them too. Nothing is
+imported or read before a name is asked for: `import flowengine`, and Ctrl-C at the start of a command, wait for this.
 """
 
 from __future__ import annotations

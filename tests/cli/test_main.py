@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from importlib.abc import MetaPathFinder
 from typing import Any, get_args
 
 import click
 import pytest
 
-from flowengine.__main__ import main as start
 from flowengine.cli.ending import exit_code, report
 from flowengine.cli.main import COMMANDS, cli
 from flowengine.cli.options import DURABILITIES
@@ -108,17 +105,3 @@ def test_an_error_without_a_message_still_says_what_it_is(capsys: pytest.Capture
 
 def test_the_durabilities_offered_are_those_of_the_journal() -> None:
     assert set(DURABILITIES) == set(get_args(Durability))
-
-
-def test_ctrl_c_while_the_command_line_is_loaded_is_no_traceback(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    class Interrupted(MetaPathFinder):
-        def find_spec(self, fullname: str, path: object, target: object = None) -> None:
-            if fullname == "flowengine.cli.main":
-                raise KeyboardInterrupt
-
-    monkeypatch.delitem(sys.modules, "flowengine.cli.main", raising=False)
-    monkeypatch.setattr(sys, "meta_path", [Interrupted(), *sys.meta_path])
-    assert start() == 130
-    assert capsys.readouterr().err == "interrupted\n"

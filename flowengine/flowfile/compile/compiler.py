@@ -63,7 +63,8 @@ if TYPE_CHECKING:
     from flowengine.flowfile.kinds.agent_kind import AgentNodeSpec
     from flowengine.flowfile.kinds.evaluation_kind import EvaluationNodeSpec
     from flowengine.flowfile.kinds.routing_kind import RoutingNodeSpec
-    from flowengine.flowfile.schema import AgentRouting, ToolTarget
+    from flowengine.flowfile.schema import AgentRouting
+    from flowengine.flowfile.schema.node_kinds import ToolTarget
     from flowengine.nodes import Sender, Templated
 
 

@@ -62,7 +62,6 @@ from .node_kinds import BodyKeys as BodyKeys
 from .node_kinds import NodeCompiler as NodeCompiler
 from .node_kinds import NodeKind as NodeKind
 from .node_kinds import NodeSpec as NodeSpec
-from .node_kinds import ToolTarget as ToolTarget
 from .node_kinds import kind_of as kind_of
 from .node_kinds import node_types as node_types
 from .node_kinds import spec_of as spec_of
