@@ -265,7 +265,7 @@ def house_longest_function() -> Row:
         for node in ast.walk(module.tree)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     )
-    return Row("house: lines of the longest function", longest, 137, "lines")
+    return Row("house: lines of the longest function", longest, 140, "lines")
 
 
 def house_imports() -> Row:
@@ -285,10 +285,9 @@ def house_exports() -> Row:
 
 
 def house_participles() -> Row:
-    """The goal is 8."""
     names = [name for module in modules() for name in _bound_names(module.tree)]
     counted = sum(name in PARTICIPLES for name in names)
-    return Row("house: participles a thousand names bound", 1000 * counted / len(names), 67, "a 1,000")
+    return Row("house: participles a thousand names bound", 1000 * counted / len(names), 8, "a 1,000")
 
 
 def _bound_names(tree: ast.Module) -> Iterator[str]:
@@ -309,7 +308,8 @@ def house_entered_from_python() -> Row:
 
 
 def house_entered_from_command_line() -> Row:
-    return Row("house: files whose code a command calls", _entered(FROM_COMMAND_LINE), 130, "files")
+    """With the store that a user has; the goal is 95."""
+    return Row("house: files whose code a command calls", _entered(FROM_COMMAND_LINE), 135, "files")
 
 
 def house_classes() -> Row:
