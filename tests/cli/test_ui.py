@@ -143,14 +143,12 @@ def test_what_cannot_be_served_is_told_before_anything_is(
     assert message in said.err
 
 
-def test_without_the_extra_it_says_what_to_install(flowengine: Command, monkeypatch: pytest.MonkeyPatch):
-    for name in [each for each in sys.modules if each.startswith("flowengine.web.")]:
-        monkeypatch.delitem(sys.modules, name)
-    for name in ("starlette", "uvicorn", "starlette.applications"):
-        monkeypatch.setitem(sys.modules, name, None)
-    said = flowengine("ui", "--no-open")
-    assert said.code == 2
-    assert "pip install 'flowengine-dag[ui]'" in said.err
+def test_without_the_extra_it_says_what_to_install(tmp_path: Path):
+    code = "import sys; sys.modules.update(starlette=None, uvicorn=None)\n"
+    code += "from flowengine.cli.main import main\nsys.exit(main(['ui', '--no-open']))"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert ended.returncode == 2
+    assert "pip install 'flowengine-dag[ui]'" in ended.stderr
 
 
 def test_its_help_loads_no_server():

@@ -205,6 +205,7 @@ async def test_a_set_that_another_process_is_at_work_on_stays_as_it_is(tmp_path:
     assert load_set(store, made.id) == made
 
 
+@pytest.mark.needs("scipy", "eval")
 async def test_a_row_says_whether_the_stand_in_answered_also_where_its_answer_is_taken_again(tmp_path: Path) -> None:
     path = project(tmp_path)
     plain = json.loads(to_json(make_report(await score(path, MemoryStore()), None)))["rows"]

@@ -187,7 +187,7 @@ def test_price_window_and_longest_answer_of_a_name_hold(tmp_path: Path) -> None:
     )
     project = project_with(tmp_path, text)
     known = ModelFacts({}, models=project.models).of("own")
-    assert (known.window, known.longest, known.said, known.takes_images) == (3000, 50, Price(1.0, 10.0), True)
+    assert (known.window, known.longest, known.own_price, known.takes_images) == (3000, 50, Price(1.0, 10.0), True)
     model, _ = open_model(CallSettings("own", surroundings=around(project)))
     assert find_token_budget(model, None) == int((3000 - 50) * 0.8)
     worst = list(worst_cases(model, Request("mine", (Message("user", "hi"),))))

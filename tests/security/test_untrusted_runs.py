@@ -181,5 +181,6 @@ def test_a_run_that_is_imported_is_no_callers_own(here: Path) -> None:
     head = json.dumps({"flowengine_run": 1, "run_id": "r1", "events": 1})
     Path("run.jsonl").write_text("\n".join([head, encode(started), ""]))
     assert main(["runs", "import", "run.jsonl", "--store", "runs.db"]) == 0
-    assert Runs("runs.db").list(labels={"caller": "ann"}) == []
-    assert [each.labels for each in Runs("runs.db").list()] == [{"team": "tea"}]
+    with Runs("runs.db") as runs:
+        assert runs.list(labels={"caller": "ann"}) == []
+        assert [each.labels for each in runs.list()] == [{"team": "tea"}]

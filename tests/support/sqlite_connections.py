@@ -26,7 +26,8 @@ class WatchedConnection(sqlite3.Connection):
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
         self._opened_by = os.getpid()  # A forked child must not close what is its parent's.
-        self._opened_at = _name_callers(sys._getframe(1))
+        test = os.environ.get("PYTEST_CURRENT_TEST", "")  # A thread's frames do not lead to it.
+        self._opened_at = f"{_name_callers(sys._getframe(1))} in {test}"
 
     def close(self) -> None:
         super().close()

@@ -161,13 +161,11 @@ def _work(
     with ExitStack() as stack:
         journal = stack.enter_context(open_journal(store))
         stack.enter_context(telemetry.sending(journal, lambda text: log_notice(WorkerNotice(text, "telemetry"))))
-        from flowengine.runtime.queue import (
-            Pace,
-            queue_store,  # Needs its extra.
-            work,
-        )
+        from flowengine.runtime.queue import queue_store  # It says so where its extra is missing.
 
         place = queue_store(journal)
+        from flowengine.runtime.queue import Pace, work
+
         settings: dict[str, Any] = {"queue": queue, "concurrency": concurrency, "takeovers": takeovers}
         log_notice(WorkerNotice(f"working on queue '{queue}', {concurrency} at once", "started"))
         if health_port is not None:
@@ -179,10 +177,7 @@ def _work(
             settings["scheduled"] = WorkerSchedules(project.schedules, project.root)
             names = ", ".join(each.name for each in project.schedules)
             log_notice(WorkerNotice(f"serves the schedules {names}", "started"))
-        from flowengine.web.service import (
-            DayBudgets,
-            book_run,  # Knows all of runs, which `--help` does without.
-        )
+        from flowengine.web.service import DayBudgets, book_run  # They know all of runs; `--help` does without.
 
         budgets = DayBudgets(journal)
 
