@@ -12,6 +12,7 @@ from tests.bench.house import (
     face_of,
     files_that_stand_twice,
     floors,
+    house_participles,
     modules,
     rooms,
     uses_of_faces,
@@ -65,3 +66,7 @@ def test_rooms_import_faces():
 
 def test_the_rooms_stand_on_eleven_floors():
     assert floors() <= 11
+
+
+def test_hardly_a_name_is_a_participle():
+    assert house_participles().reached

@@ -30,6 +30,7 @@ __all__ = [
     "face_of",
     "files_that_stand_twice",
     "floors",
+    "house_participles",
     "modules",
     "rooms",
     "uses_of_faces",
