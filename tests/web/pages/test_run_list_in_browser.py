@@ -78,7 +78,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SQLiteStore]:
 
 @pytest.fixture(scope="module")
 def server(store: SQLiteStore) -> Iterator[Served]:
-    with served(make_app(SQLiteStore(store.path), by="ann")) as running:
+    with closing(SQLiteStore(store.path)) as own, served(make_app(own, by="ann")) as running:
         yield running
 
 
