@@ -184,18 +184,13 @@ class Agent:
         }
         # Options go with the model that they were given for: another one for judging gets none of them.
         call_options: dict[str, Any] = {name: value for name, value in options.items() if name not in OF_GENERATING}
-        judge: dict[str, Any] = (
-            {"model": model, **call_options} if evaluation_model is None else {"model": evaluation_model}
-        )
+        judge: dict[str, Any] = {"model": model, **call_options}
+        if evaluation_model is not None:
+            judge = {"model": evaluation_model}
         self.evaluator: EvaluationAgent | None = None
         if orchestration_mode or evaluation_instructions or evaluation_criteria:
-            self.evaluator = EvaluationAgent(
-                f"{name}.evaluation",
-                evaluation_instructions,
-                evaluation_criteria,
-                evaluation_threshold,
-                **shared | judge,
-            )
+            judged_by = (evaluation_instructions, evaluation_criteria, evaluation_threshold)
+            self.evaluator = EvaluationAgent(f"{name}.evaluation", *judged_by, **shared | judge)
         elif evaluation_model is not None:
             raise DefinitionError(
                 f"agent '{name}': evaluation_model needs orchestration_mode, evaluation_instructions or "
