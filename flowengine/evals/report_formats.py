@@ -258,7 +258,8 @@ def _comparison_object(comparison: Comparison) -> dict[str, Any]:
 def _row_object(row: EvalRow) -> dict[str, Any]:
     scores = {name: {"score": each.value, "reason": each.reason} for name, each in row.scores.items()}
     fields = row._asdict()
-    return {**fields, "scores": scores, "stand_in": fields.pop("has_stand_in")}
+    stand_in = fields.pop("has_stand_in")
+    return {**fields, "scores": scores, "stand_in": stand_in}
 
 
 def without_nan(value: Any) -> Any:

@@ -210,6 +210,7 @@ async def test_a_row_says_whether_the_stand_in_answered_also_where_its_answer_is
     path = project(tmp_path)
     plain = json.loads(to_json(make_report(await score(path, MemoryStore()), None)))["rows"]
     assert [each["stand_in"] for each in plain] == [False] * len(plain)
+    assert "has_stand_in" not in plain[0]
     judge = '  kind: {judge: {model: offline, target: "{{ outputs.loud }}"}}\n'
     path, store = project(tmp_path, EVAL.partition("  equal")[0] + judge), MemoryStore()
     for _ in range(2):
