@@ -36,8 +36,7 @@ def data_of(contexts: ContextManager | None) -> dict[str, Any]:
 
 
 def kept_changes(contexts: ContextManager | None, before: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the data that a node keeps of contexts that it has changed: the data, or the change where changes are
-    added up.
+    """Returns what a node keeps of contexts that it has changed: the data, or the change where changes are added up.
 
     `before`: their data before (`data_of`).
     """

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from inspect import isawaitable
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
-from flowengine.agents.settings import (
-    Guardrail,
-)
+from flowengine.agents.settings import Guardrail
 from flowengine.core import describe_error
 from flowengine.errors import GuardrailError
-
-if TYPE_CHECKING:
-    pass
 
 
 async def check_guardrails(guardrails: Sequence[Guardrail], kind: str, value: Any) -> None:

@@ -38,13 +38,13 @@ async def open_skills(
 class OpenSkills:
     """The skills of one agent, in one run."""
 
-    def __init__(self, access: SkillAccess, tools: ToolSet, recorded: Sequence[str], gateway: Gateway) -> None:
-        """`recorded`: names of the skills that the agent's ancestors have loaded."""
+    def __init__(self, access: SkillAccess, tools: ToolSet, earlier_names: Sequence[str], gateway: Gateway) -> None:
+        """`earlier_names`: names of the skills that the agent's ancestors have loaded."""
         self.tools = tools
         self.loaded: list[str] = []
         """Names of those that it has loaded itself, in that order."""
         self._access = access
-        self._earlier_names = recorded
+        self._earlier_names = earlier_names
         self._gateway = gateway
 
     async def parts(self, query: str) -> tuple[list[Part], list[Part]]:

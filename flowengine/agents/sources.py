@@ -183,22 +183,22 @@ async def load_provider_state(
     """
     if values is None:
         return ProviderState([_OpenProvider(each, "", None) for each in providers], gateway)
-    states: list[_OpenProvider] = []
+    open_providers: list[_OpenProvider] = []
     for number, provider in enumerate(providers):
         name = _name_in_store(provider, providers[:number])
         before = read_remembered(provider, values) if provider.adds else values.get(name)
         fresh = await call_guarded(provider, _load_provider, provider, before or None, note=gateway.note)
         if fresh is not FAILED:
-            states.append(_OpenProvider(fresh, name, before))
-    return ProviderState(states, gateway)
+            open_providers.append(_OpenProvider(fresh, name, before))
+    return ProviderState(open_providers, gateway)
 
 
 class ProviderState:
     """The context providers of one run, and the state they keep."""
 
-    def __init__(self, states: Sequence[_OpenProvider], gateway: Gateway) -> None:
-        self.providers = [each.provider for each in states]
-        self._states = states
+    def __init__(self, open_providers: Sequence[_OpenProvider], gateway: Gateway) -> None:
+        self.providers = [each.provider for each in open_providers]
+        self._open_providers = open_providers
         self._gateway = gateway
 
     async def tell(self, interaction: Mapping[str, Any]) -> None:
@@ -209,7 +209,7 @@ class ProviderState:
         """Name → what the providers add to what the node's ancestors keep, or put in its place."""
         values: dict[str, Any] = {}
         memory: list[Any] = []
-        for provider, name, before in self._states:
+        for provider, name, before in self._open_providers:
             if name == _CONVERSATION:
                 entry = entry_of(interaction)
                 values |= {} if entry is None else {name: [entry]}

@@ -8,10 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from flowengine.agents.evaluation import EvaluationAgent
 from flowengine.agents.prompt import chat_of, generation_messages, text_of
 from flowengine.agents.routing import RoutingAgent
-from flowengine.agents.settings import (
-    Generation,
-    Improvement,
-)
+from flowengine.agents.settings import Generation, Improvement
 from flowengine.agents.tool_loop import Admit
 from flowengine.agents.tooling import Tooling
 from flowengine.core import (

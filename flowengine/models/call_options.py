@@ -159,20 +159,20 @@ def normalize_options(options: Mapping[str, Any]) -> dict[str, Any]:
     >>> normalize_options({"stop": "END", "thinking": 2048, "model_options": {"top_k": 5}})
     {'stop': ['END'], 'thinking': {'budget_tokens': 2048}, 'top_k': 5}
     """
-    options_by_name: dict[str, Any] = {}
+    plain_options: dict[str, Any] = {}
     for name, value in options.items():
         if value is None and (name in OPTIONS or name == "model_options"):
             continue
         if name == "model_options":
             further = cast("Mapping[str, Any]", value)
-            options_by_name |= {key: each for key, each in further.items() if key not in options}
+            plain_options |= {key: each for key, each in further.items() if key not in options}
         elif name == "stop":
-            options_by_name[name] = [value] if isinstance(value, str) else list(cast("Sequence[str]", value))
+            plain_options[name] = [value] if isinstance(value, str) else list(cast("Sequence[str]", value))
         elif name == "thinking":
-            options_by_name[name] = _as_thinking(value)
+            plain_options[name] = _as_thinking(value)
         else:
-            options_by_name[name] = value
-    return options_by_name
+            plain_options[name] = value
+    return plain_options
 
 
 def _as_thinking(value: Any) -> dict[str, Any]:

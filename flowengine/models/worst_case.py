@@ -55,9 +55,9 @@ def worst_cases(model: Model, request: Request) -> Iterator[WorstCase]:
     Of several models that may answer, the dearest counts: what refusals of others take is reserved once it is known.
     """
     models = [_AskedModel(each, request) for each in innermost_models(model)]
-    bound_call = _given_bound(request)
-    if bound_call is not None:
-        yield _bound_call(models, request, bound_call, None)
+    own_bound = _own_bound(request)
+    if own_bound is not None:
+        yield _bound_call(models, request, own_bound, None)
         return
     longest = min(each.longest_answer() for each in models)
     for bound in dict.fromkeys((longest, min(longest, _modest_bound(request.extra)))):
@@ -140,7 +140,7 @@ def _count_bytes(request: Request) -> int:
 # --- The answer
 
 
-def _given_bound(request: Request) -> int | None:
+def _own_bound(request: Request) -> int | None:
     """The bound that the request has; vendors have other names for it, too."""
     bounds = [request.max_tokens, *(request.extra.get(name) for name in ("max_completion_tokens", "max_output_tokens"))]
     return max((bound for bound in bounds if isinstance(bound, int)), default=None)

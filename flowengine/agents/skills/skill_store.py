@@ -98,7 +98,7 @@ class SkillStore:
         """Both at once, of the same moment."""
         with self._lock:
             below = [find_places(root, hidden=self._hidden) for root in self.roots]
-            places = {each.file: each for folder_files, _ in below for each in folder_files}
+            places = {each.file: each for folder_places, _ in below for each in folder_places}
             results = [self._load_cached(each) for each in places.values()]
             self._read = {file: self._read[file] for file in places}
         skills = _rename_duplicates([each for each in results if isinstance(each, Skill)], self.strict)

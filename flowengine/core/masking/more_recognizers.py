@@ -1,4 +1,4 @@
-"""Holds the recognizers that programs add to those that masking has."""
+"""Holds the recognizers that programs add to those that masking has; apart, since to load those takes a while."""
 
 from __future__ import annotations
 

@@ -255,9 +255,9 @@ def _check_for(node: nodes.For) -> None:
 
 
 def _check_loops(tree: nodes.Node) -> None:
-    """Each field that `loop` does not have, inside of a loop: elsewhere the name may be that of an item."""
+    """Refuses a field that `loop` does not have, inside of a loop: elsewhere the name may be that of an item."""
     wrong = {
-        each: each.attr
+        each
         for each in tree.find_all(nodes.Getattr)
         if isinstance(each.node, nodes.Name) and each.node.name == "loop" and each.attr not in Loop._fields
     }

@@ -7,14 +7,9 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
-from flowengine.models.http.chat_protocol import (
-    StreamFailureError,
-    read_vectors,
-)
+from flowengine.models.http.chat_protocol import StreamFailureError, read_vectors
 from flowengine.models.http.openai_chat import AZURE_CHAT, OPENAI_CHAT, read_chat_usage
-from flowengine.models.http.vendor_endpoint import (
-    VendorEndpoint,
-)
+from flowengine.models.http.vendor_endpoint import VendorEndpoint
 from flowengine.models.http.vendor_traits import NATIVE
 from flowengine.models.model import Model, Reply, Request, stream_whole
 from flowengine.models.outbound import check_outbound
@@ -23,7 +18,7 @@ from flowengine.models.wrappers import cost_of
 
 
 class NativeEmbedding:
-    """One vendor's model. `settings`: those of its connection, and further parameters of every call."""
+    """One vendor's model of vectors. `settings`: those of its connection, and further parameters of every call."""
 
     def __init__(self, name: str, provider: str, *, settings: Mapping[str, Any] | None = None) -> None:
         self.name = name

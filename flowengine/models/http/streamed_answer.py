@@ -12,9 +12,7 @@ from flowengine.models.http.chat_protocol import (
     StreamFailureError,
 )
 from flowengine.models.http.loop_client import BrokenExchangeError, HttpAnswer
-from flowengine.models.http.vendor_endpoint import (
-    Patience,
-)
+from flowengine.models.http.vendor_endpoint import Patience
 
 
 def is_whole(answer: HttpAnswer, beginning: bytes) -> bool:

@@ -92,7 +92,7 @@ class Filler:
     # --- combinations
 
     def _resolve_schema(self, schema: Any, depth: int) -> dict[str, Any]:
-        """One plain schema: references followed, `allOf` flat_schema, one branch of each choice taken."""
+        """One plain schema: references followed, `allOf` merged, one branch of each choice taken."""
         flat_schema = dict(_as_schema(schema))
         for _ in range(32):  # references may lead to references, and round in a circle
             if "$ref" in flat_schema:
@@ -248,15 +248,15 @@ def _type_of(schema: Schema) -> str:
 
 def _merge(one: Schema, other: Schema) -> dict[str, Any]:
     """Both schemas at once, for the keywords that can be combined."""
-    flat_schema = {**other, **one}
+    both = {**other, **one}
     if "properties" in one and "properties" in other:
-        flat_schema["properties"] = {**other["properties"], **one["properties"]}
+        both["properties"] = {**other["properties"], **one["properties"]}
     if "required" in one and "required" in other:
-        flat_schema["required"] = list(dict.fromkeys([*one["required"], *other["required"]]))
+        both["required"] = list(dict.fromkeys([*one["required"], *other["required"]]))
     for keyword, strictest in _STRICTEST.items():
         if keyword in one and keyword in other:
-            flat_schema[keyword] = strictest(one[keyword], other[keyword])
-    return flat_schema
+            both[keyword] = strictest(one[keyword], other[keyword])
+    return both
 
 
 _STRICTEST: Final[dict[str, Any]] = {

@@ -28,7 +28,7 @@ _NEWEST: Final = 1000
 """Items that are taken of those that have two common words, or that are of a time."""
 
 _COMMON_WORDS: Final = 5
-"""Words that more items have of which pairs are made, the rarest."""
+"""Words of which pairs are made: the rarest of those that more items have."""
 
 _CANDIDATES: Final = 500
 

@@ -136,7 +136,7 @@ def _section(heading: str, parts: Iterable[str | None]) -> str | None:
 
 
 def _part(heading: str, text: str | None, *, is_foreign: bool = True) -> str | None:
-    """A heading over a text; `is_foreign` by a person or a model, so it may not structure anything."""
+    """A heading over a text; `is_foreign`: a person or a model wrote it, so it may not structure anything."""
     if not text or not text.strip():
         return None
     return f"{heading}\n\n{neutralise_text(text) if is_foreign else text}"

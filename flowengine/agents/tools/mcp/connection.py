@@ -81,8 +81,8 @@ class McpConnection:
     def is_live(self) -> bool:
         return self._client is not None and not self._ended.is_set()
 
-    async def hold(self, is_open: anyio.Event) -> None:
-        """Connect, set `is_open`, and stay until the connection ends. `reason` then says why.
+    async def hold(self, opening: anyio.Event) -> None:
+        """Connect, set `opening`, and stay until the connection ends. `reason` then says why.
 
         One cancel scope surrounds all of it, and its deadline goes once the server has started: a scope
         round the start alone would be left while the library's task groups inside are still open.
@@ -97,7 +97,7 @@ class McpConnection:
                     self.instructions = client.session.instructions or ""
                     self._start.deadline = math.inf
                     self._client = client
-                    is_open.set()
+                    opening.set()
                     async with anyio.create_task_group() as tasks:
                         tasks.start_soon(self._listen, client)
                         await self._ended.wait()

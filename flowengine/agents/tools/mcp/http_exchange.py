@@ -64,10 +64,10 @@ class HttpExchange:
         """Tells whether the body is an answer to this very request."""
         body = _read_body(response)
         try:
-            question = json.loads(response.request.content)
+            request = json.loads(response.request.content)
         except ValueError:
             return False
-        return "id" in body and body["id"] == question.get("id") and ("error" in body or "result" in body)
+        return "id" in body and body["id"] == request.get("id") and ("error" in body or "result" in body)
 
 
 EXCHANGE: Final[ContextVar[HttpExchange | None]] = ContextVar("flowengine_mcp_exchange", default=None)

@@ -106,19 +106,19 @@ class McpOwner:
 
     async def _hold_connection(self) -> None:
         """One connection from its start to its end."""
-        is_open, connection = anyio.Event(), self._connection
+        opening, connection = anyio.Event(), self._connection
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._announce, is_open)
-            await connection.hold(is_open)
+            tasks.start_soon(self._announce, opening)
+            await connection.hold(opening)
             tasks.cancel_scope.cancel()
         if self._restarts >= MAX_RESTARTS:
             self._end_for(f"it was restarted {self._restarts} times to no avail; the last time {connection.reason}")
-        elif self._restarts == 0 and not is_open.is_set():
+        elif self._restarts == 0 and not opening.is_set():
             self._end_for(connection.reason)
         self._wake_waiting()
 
-    async def _announce(self, is_open: anyio.Event) -> None:
-        await is_open.wait()
+    async def _announce(self, opening: anyio.Event) -> None:
+        await opening.wait()
         self._wish = anyio.Event()  # what was wanted is there; the next wish comes after this one's end
         self._wake_waiting()
 
