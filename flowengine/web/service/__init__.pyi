@@ -9,6 +9,7 @@ from .chat_shape import to_text as to_text
 from .chat_shape import tooling_of as tooling_of
 from .day_budgets import DayBudgets as DayBudgets
 from .day_budgets import QuotaError as QuotaError
+from .day_budgets import book_run as book_run
 from .flow_catalog import About as About
 from .flow_catalog import CatalogEntry as CatalogEntry
 from .flow_catalog import Library as Library
@@ -37,7 +38,6 @@ from .question_texts import PersonsAnswer as PersonsAnswer
 from .question_texts import format_questions as format_questions
 from .question_texts import read_answer as read_answer
 from .question_texts import read_given_answer as read_given_answer
-from .run_booking import book_run as book_run
 from .run_cache import RunCache as RunCache
 from .run_service import RunService as RunService
 from .scheduled_runs import make_ticker as make_ticker

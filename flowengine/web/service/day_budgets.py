@@ -1,6 +1,7 @@
 """Keeps what each caller may spend in a day: reserved in the store before a run begins, and settled after it.
 
-So it holds for all servers of the store together.
+So it holds for all servers of the store together: a server settles the runs that it drives, a worker those
+of the queue.
 """
 
 from __future__ import annotations
@@ -11,9 +12,13 @@ from time import time
 from typing import Any, Final
 
 from flowengine.core import thaw
-from flowengine.engine import JournalStore
+from flowengine.engine import Event, History, JournalStore
 from flowengine.errors import FlowEngineError
-from flowengine.web.service.outcomes import FlowCaller
+from flowengine.runs import RunRecord
+from flowengine.web.service.outcomes import CALLER, FlowCaller, RunOutcome, read_call, start_of
+
+DAY: Final = "day"
+"""Key of a run's setting that names the day whose budget it spends."""
 
 _SPENT: Final = "serve.spent"
 _SHARE: Final = 10
@@ -25,7 +30,7 @@ _ROUNDING: Final = 1e-9
 """Dollars that sums of floats may be off by."""
 _SOON: Final = 2
 """Seconds until a budget that is reserved, and not spent, may be free again."""
-_DAY: Final = 86_400
+_DAY_SECONDS: Final = 86_400
 
 
 class QuotaError(FlowEngineError):
@@ -60,7 +65,7 @@ class DayBudgets:
                 text = f"the {budget:g} US dollars of '{caller.name}' for today are reserved for runs that go on"
                 raise QuotaError(f"{text}: ask again in {_SOON} s", _SOON)
             if rest < least:
-                wait = _DAY - int(self._clock()) % _DAY
+                wait = _DAY_SECONDS - int(self._clock()) % _DAY_SECONDS
                 text = f"'{caller.name}' has spent its {budget:g} US dollars of today"
                 raise QuotaError(f"{text}: the next day begins in {wait} s", wait)
             grant = rest / _SHARE if limit is None else min(limit, rest)
@@ -116,3 +121,16 @@ class DayBudgets:
 def _read_day(record: Any) -> tuple[float, dict[str, float]]:
     day: Any = {} if record is None else thaw(record)
     return day.get("spent", 0.0), dict(day.get("open", {}))
+
+
+def book_run(budgets: DayBudgets, events: Sequence[Event]) -> None:
+    """Settles the reservation of a run that has ended, once; one without a budget, or that goes on, is left."""
+    started = start_of(events)
+    how = read_call(started)
+    if DAY in how and RunOutcome.of(events).has_ended:
+        budgets.settle(how[CALLER], how[DAY], started.run_id, cost_of(events))
+
+
+def cost_of(events: Sequence[Event]) -> float:
+    """Returns the cost a run counts for: what is on record, and at their most the calls whose answers never came."""
+    return RunRecord(events).usage.most_usd + History(events).unrecorded_usd

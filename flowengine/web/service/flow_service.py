@@ -35,7 +35,7 @@ from flowengine.runs import RunRecord
 from flowengine.runtime import DEFAULTS, Admission, DrivenRun, Followed, RunOptions, check_session_name
 from flowengine.runtime.local import local
 from flowengine.runtime.queue import check_queue_name, queue_of, standing_of
-from flowengine.web.service.day_budgets import DayBudgets
+from flowengine.web.service.day_budgets import DAY, DayBudgets, book_run, cost_of
 from flowengine.web.service.flow_catalog import Library
 from flowengine.web.service.local_runs import RunStart, logging_failure
 from flowengine.web.service.outcomes import (
@@ -49,7 +49,6 @@ from flowengine.web.service.outcomes import (
     read_call,
     start_of,
 )
-from flowengine.web.service.run_booking import DAY, book_run, cost_of
 from flowengine.web.service.run_service import RunService, TakenAnswer
 from flowengine.web.service.start_requests import read_start, run_id_of_key
 
