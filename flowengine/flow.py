@@ -340,7 +340,7 @@ class Flow(Drawable):
         repeat_failed_items: bool = False,
         live: bool = False,
     ) -> Run:
-        """Go on with a run of the store that was interrupted or failed (see `runners.local.resume`).
+        """Go on with a run of the store that was interrupted or failed (see `runtime.local.resume`).
 
         `repeat_failed_items`: also the items that failed in maps with `on_item_error: collect` or `skip`.
 
@@ -431,7 +431,7 @@ class Flow(Drawable):
         assume_done: Collection[str] = (),
         live: bool = False,
     ) -> Run:
-        """A new run that shares the past of one of the store and begins at `node` (see `runners.local.fork`).
+        """A new run that shares the past of one of the store and begins at `node` (see `runtime.local.fork`).
 
         `retry_effects`, `assume_done`: as for `resume`, of nodes that are not behind `node`. `live`: as for `run`.
         """
@@ -465,7 +465,7 @@ class Flow(Drawable):
         A run that is at work, here or in another process, is left to its owner, who takes the answer in: then it
         comes back as it is, `running`.
 
-        Also where it was submitted to a queue: there `journal.approvals.answer` and then `runners.queue.requeue` let
+        Also where it was submitted to a queue: there `journal.approvals.answer` and then `runtime.queue.requeue` let
         a worker go on with it, as `flowengine approve` and the viewer do.
         """
         options = RunOptions(limits=limits, live=_hear(live))

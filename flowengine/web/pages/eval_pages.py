@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from html import escape
-from typing import Any
 from urllib.parse import quote
 
 from starlette.requests import Request
@@ -15,6 +14,7 @@ from flowengine.engine import JournalStore
 from flowengine.errors import FlowEngineError
 from flowengine.evals import STYLE, evals_page, list_evals, list_sets, load_set, make_report
 from flowengine.evals.report_page import report_page
+from flowengine.web.gate import get_parts
 from visualize.viewer import ROOT, bare_page, element, run_url
 
 
@@ -59,9 +59,9 @@ def _eval_url(name: str = "") -> str:
 
 async def _answer(request: Request, make: Callable[[JournalStore], str]) -> HTMLResponse:
     """The page, made where the store is read."""
-    shelf: Any = request.app.state.parts.shelf
+    shelf = get_parts(request).shelf
     try:
-        page: str = await shelf.do(make, shelf.store)
+        page = await shelf.do(make, shelf.store)
     except FlowEngineError:
         missing = element("p", "There is no such eval.")
         return HTMLResponse(bare_page("Evals", _eval_url("style.css"), missing), 404)

@@ -60,11 +60,8 @@ def models_without_price(flow: Flow, project: Project, environ: Mapping[str, str
 
 def plan_flow(flow: Flow, inputs: Mapping[str, Any], environ: Mapping[str, str]) -> Mapping[str, Any]:
     """Returns the maximum model calls, tokens and dollars of a run with the given inputs."""
-    from flowengine.flowfile import load_flow
-    from flowengine.flowfile.estimate import (
-        bound_of,  # As above.
-        to_data,
-    )
+    from flowengine.flowfile import load_flow  # As above.
+    from flowengine.flowfile.estimate import bound_of, to_data
     from flowengine.flowfile.project import find_project
     from flowengine.models import ModelFacts, read_environment
 

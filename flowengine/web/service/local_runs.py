@@ -129,7 +129,7 @@ class LocalRuns:
         await self._launch(self._driver.reserve(run_id, flow), work)
 
     async def fork(self, flow: Flow, run_id: str, node: str, options: RunOptions, **how: Any) -> None:
-        """Begin a run that shares the past of another (`runners.local.fork`)."""
+        """Begin a run that shares the past of another (`runtime.local.fork`)."""
         assert options.run_id is not None
 
         async def work(driven: DrivenRun) -> Run:

@@ -45,7 +45,7 @@ def join_properties(properties: Mapping[str, Schema]) -> Schema:
 def move_references(schema: Any, change: Callable[[str], str]) -> Any:
     """Returns a schema whose references to its own parts are changed.
 
-    >>> move_references({"items": {"$ref": "#/$defs/a"}, "const": {"$ref": "#"}}, lambda found: f"#/x{found[1:]}")
+    >>> move_references({"items": {"$ref": "#/$defs/a"}, "const": {"$ref": "#"}}, lambda ref: f"#/x{ref[1:]}")
     {'items': {'$ref': '#/x/$defs/a'}, 'const': {'$ref': '#'}}
     """
     if isinstance(schema, list):

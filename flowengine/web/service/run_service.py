@@ -189,7 +189,7 @@ class RunService:
         inputs: Mapping[str, Any] | None = None,
         limits: Mapping[str, Any] = EMPTY,
     ) -> str:
-        """The id of a new run that shares a run's past and begins at a node (`runners.local.fork`). One of a run that
+        """The id of a new run that shares a run's past and begins at a node (`runtime.local.fork`). One of a run that
         was submitted goes into its queue."""
         events = await self.follower.events(run_id)
         started = start_of(events)
