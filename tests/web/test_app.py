@@ -106,7 +106,7 @@ def test_folders_of_tools_and_hidden_ones_are_not_looked_through(folder: Path):
 
 
 def test_what_is_kept_has_a_limit(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(module, "_KEPT", 1000)
+    monkeypatch.setattr(module, "_MAX_EVENTS", 1000)
     store = MemoryStore()
     journals = {name: store.create(name) for name in ("a", "b", "c")}
     for journal in journals.values():
@@ -131,7 +131,7 @@ def test_what_is_kept_has_a_limit(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_the_plot_of_long_runs_does_without_their_cost_at_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    monkeypatch.setattr(module, "_PLOTTED", 1000)
+    monkeypatch.setattr(module, "_MAX_PLOT_EVENTS", 1000)
     store = SQLiteStore(tmp_path / "runs.db", "memory")
 
     async def keep() -> None:

@@ -30,14 +30,14 @@ _TRIES: Final = 5
 _LONGEST_PAUSE: Final = 20.0
 _SILENCE: Final = 60.0
 """Seconds without a byte after which a connection counts as broken: the server tells that it is there."""
-_REPEATED: Final = (429, 502, 503, 504)
-"""Statuses of a server that may answer otherwise later."""
+_RETRY_STATUSES: Final = (429, 502, 503, 504)
+"""Statuses after which a request is sent again: the server may answer otherwise later."""
 
 
 def pause_before(attempt: int) -> float:
-    """Seconds before a request is sent for the so-manieth time, counted from 2.
+    """Returns the seconds to pause before attempt 2, 3 and so on of a request.
 
-    >>> [pause_before(tried) for tried in (2, 3, 4)]
+    >>> [pause_before(attempt) for attempt in (2, 3, 4)]
     [0.25, 0.5, 1.0]
     """
     return min(_LONGEST_PAUSE, 0.25 * 2 ** (attempt - 2))
@@ -139,7 +139,7 @@ class ServerBackend:
             else:
                 if reply.status < 300:
                     return reply.data
-                if is_last or reply.status not in _REPEATED:
+                if is_last or reply.status not in _RETRY_STATUSES:
                     raise _refusal(reply)
                 pause = max(pause, min(_LONGEST_PAUSE, reply.retry_after or 0.0))
             await anyio.sleep(pause)

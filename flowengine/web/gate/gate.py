@@ -33,7 +33,7 @@ class Door(Protocol):
 
 
 class Gate:
-    """ASGI in, ASGI out."""
+    """Middleware (ASGI) that hands on what is admitted, and answers the rest."""
 
     def __init__(self, app: ASGIApp, *, door: Door, hosts: Hosts | None, origins: Collection[str] = ()) -> None:
         """`hosts`: None: every name is known. `origins`: pages of other sites that may ask."""

@@ -59,8 +59,8 @@ def make_mcp_routes(parts: ServingParts) -> MountedRoutes:
 
 
 async def _read_ahead(receive: Receive, most: int) -> Receive | None:
-    """What gives a body that has been read; None where it has so many values that the library, which reads it on the
-    event loop, would hold up all others. One that is too long is the library's to refuse."""
+    """Reads a body, and returns a `Receive` that gives it once more; None for one of so many values that the library,
+    which parses it on the event loop, would hold up all others. One that is too long is the library's to refuse."""
     counter, size, parts = ValueCounter(), 0, deque[Message]()
     while not parts or (parts[-1].get("more_body") and size <= most):
         parts.append(await receive())

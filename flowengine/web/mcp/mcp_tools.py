@@ -181,7 +181,7 @@ def data_result(
     )
 
 
-def told_data(outcome: RunOutcome) -> dict[str, Any]:
+def outcome_data(outcome: RunOutcome) -> dict[str, Any]:
     """Returns a run's state in JSON types."""
     data: dict[str, Any] = {"run_id": outcome.run_id, "flow": outcome.flow, "status": outcome.status}
     if outcome.status in ("succeeded", "partial"):
@@ -221,19 +221,19 @@ def describe_outcome(outcome: RunOutcome) -> str:
         case "running":
             return f"The run {outcome.run_id} goes on. Call await_run or run_status with its id for its result."
         case status:
-            return f"The run {outcome.run_id} is {status}. {told_data(outcome).get('error', '')}".strip()
+            return f"The run {outcome.run_id} is {status}. {outcome_data(outcome).get('error', '')}".strip()
 
 
 def result_of(outcome: RunOutcome, files: Sequence[types.ContentBlock] = ()) -> types.CallToolResult:
     """A tool's result with the files of its outputs; a run that failed is an error that the model sees."""
     is_error = outcome.status in ("failed", "cancelled")
-    return data_result(describe_outcome(outcome), told_data(outcome), files, is_error=is_error)
+    return data_result(describe_outcome(outcome), outcome_data(outcome), files, is_error=is_error)
 
 
 # --- Questions to the client's user
 
-_FIELD: Final = ("type", "title", "description", "default")
-_KEPT: Final[Mapping[str, Sequence[str]]] = {
+_FIELD_KEYS: Final = ("type", "title", "description", "default")
+_FIELD_RULES: Final[Mapping[str, Sequence[str]]] = {
     "string": ("enum", "enumNames", "minLength", "maxLength"),
     "number": ("enum", "minimum", "maximum"),
     "integer": ("enum", "minimum", "maximum"),
@@ -272,9 +272,9 @@ def _make_field(schema: Any) -> Mapping[str, Any] | None:
     """The field of a property; None where no form of a client has such fields."""
     rules: Mapping[str, Any] = schema if is_map(schema) else {}
     kind: Any = rules.get("type")
-    if kind not in _KEPT:
+    if kind not in _FIELD_RULES:
         return None
-    field = {key: rules[key] for key in (*_FIELD, *_KEPT[kind]) if key in rules}
+    field = {key: rules[key] for key in (*_FIELD_KEYS, *_FIELD_RULES[kind]) if key in rules}
     if kind == "array":
         items = _make_field(rules.get("items") or {}) or _make_titled(rules.get("items"), "anyOf")
         if items is None or not items.keys() & {"enum", "anyOf"}:

@@ -94,25 +94,25 @@ def read_chat_call(body: Mapping[str, Any], session: str | None = None) -> ChatC
         raise OpenAiError("`messages` is a list with at least one message", param="messages")
     if body.get("background"):
         raise OpenAiError("`background` is a response's: ask /v1/responses", param="background")
-    read = [_read_message(each, f"messages[{at}]") for at, each in enumerate(cast("list[Any]", messages))]
+    entries = [_read_message(each, f"messages[{at}]") for at, each in enumerate(cast("list[Any]", messages))]
     tells_usage = _read_flag(_read_object(body, "stream_options"), "include_usage")
-    return _make_call(body, read, "messages", session, None, False, tells_usage)
+    return _make_call(body, entries, "messages", session, None, False, tells_usage)
 
 
 def read_responses_call(body: Mapping[str, Any], session: str | None = None) -> ChatCall:
     """The body of `/v1/responses`; `session` is that of the header."""
     content = body.get("input")
     if isinstance(content, str):
-        read = [_ReadMessage("user", content)]
+        entries = [_InputMessage("user", content)]
     elif isinstance(content, list) and content:
-        read = [_read_message(each, f"input[{at}]") for at, each in enumerate(cast("list[Any]", content))]
+        entries = [_read_message(each, f"input[{at}]") for at, each in enumerate(cast("list[Any]", content))]
     else:
         raise OpenAiError("`input` is a text, or a list with at least one message", param="input")
     instructions = body.get("instructions")
     if not isinstance(instructions, str | None):
         raise OpenAiError("`instructions` is a text", param="instructions")
     if instructions:
-        read.insert(0, _ReadMessage("system", instructions))
+        entries.insert(0, _InputMessage("system", instructions))
     conversation = body.get("conversation")
     if is_map(conversation):
         conversation = conversation.get("id")
@@ -124,7 +124,7 @@ def read_responses_call(body: Mapping[str, Any], session: str | None = None) -> 
         raise OpenAiError(
             "`previous_response_id` is an id, and goes without `conversation`", param="previous_response_id"
         )
-    call = _make_call(body, read, "input", conversation or session, previous, tells_progress, True)
+    call = _make_call(body, entries, "input", conversation or session, previous, tells_progress, True)
     if call.background and not call.store:
         raise OpenAiError("a response in the background is stored: leave `store` out", param="store")
     return call
@@ -132,7 +132,7 @@ def read_responses_call(body: Mapping[str, Any], session: str | None = None) -> 
 
 def _make_call(
     body: Mapping[str, Any],
-    messages: Sequence[_ReadMessage],
+    messages: Sequence[_InputMessage],
     param: str,
     session: str | None,
     previous: str | None,
@@ -202,13 +202,13 @@ _ROLES: Final = {"system": "system", "developer": "system", "user": "user", "ass
 _TEXTS: Final = frozenset({"text", "input_text", "output_text", "refusal"})
 
 
-class _ReadMessage(NamedTuple):
+class _InputMessage(NamedTuple):
     role: str
     content: str
     files: Sequence[str] = ()
 
 
-def _read_message(item: Any, place: str) -> _ReadMessage:
+def _read_message(item: Any, place: str) -> _InputMessage:
     message = item if is_map(item) else dict[str, Any]()
     if message.get("type", "message") != "message":
         raise OpenAiError(f"{place}: a flow reads messages, not '{message['type']!s:.40}'", param=place)
@@ -217,9 +217,9 @@ def _read_message(item: Any, place: str) -> _ReadMessage:
         raise OpenAiError(f"{place}: a message has the role system, user or assistant", param=place)
     content = message.get("content")
     if role == "assistant" and not content:  # It called tools, or refused.
-        return _ReadMessage(role, "")
+        return _InputMessage(role, "")
     files: list[str] = []
-    return _ReadMessage(role, read_content(content, place, files if role == "user" else None), files)
+    return _InputMessage(role, read_content(content, place, files if role == "user" else None), files)
 
 
 def read_content(content: Any, place: str, files: list[str] | None = None) -> str:

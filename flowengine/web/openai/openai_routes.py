@@ -70,7 +70,7 @@ from flowengine.web.service import (
     start_of,
 )
 
-Told: TypeAlias = "tuple[str, str] | RunEnded"
+AnswerPiece: TypeAlias = "tuple[str, str] | RunEnded"
 """A piece of `text` or `reasoning`, and at last the end."""
 
 _NO_RETRY: Final[Mapping[str, str]] = {"x-should-retry": "false"}
@@ -297,7 +297,7 @@ def _begin_answer(served_call: _ServedCall) -> ChatAnswer:
     return ChatAnswer(served_call.chat.run_id, served_call.call.model, int(time()), "running", "", "", TokenCounts())
 
 
-async def _tell(served_call: _ServedCall) -> AsyncGenerator[Told]:
+async def _tell(served_call: _ServedCall) -> AsyncGenerator[AnswerPiece]:
     """Yields the run's answer piece by piece; raises if there is none."""
     chat, service = served_call.chat, served_call.service
     if chat.unclear:

@@ -153,15 +153,15 @@ async def keep_note(request: Request) -> Response:
         store, who = parts.shelf.store, parts.by
         score = fields.get("score", "").strip()
         # First: a slip in one field keeps nothing of the others.
-        parts_of_score = parse_score(score) if score else None
+        name_and_score = parse_score(score) if score else None
         if fields.get("remove"):
             remove_note(store, run_id, fields["remove"])
         if fields.get("unmark"):
             set_mark(store, run_id, fields["unmark"], who, on=False)
         if fields.get("mark", "").strip():
             set_mark(store, run_id, fields["mark"], who)
-        if parts_of_score is not None:
-            set_score(store, run_id, *parts_of_score, who)
+        if name_and_score is not None:
+            set_score(store, run_id, *name_and_score, who)
         if fields.get("text", "").strip():
             add_note(store, run_id, fields["text"], who)
 

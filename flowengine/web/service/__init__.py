@@ -1,4 +1,4 @@
-"""Starts, follows, answers, resumes and cancels runs of a set of flows. It knows no HTTP; begin with `flow_service`."""
+"""Starts, follows, answers, resumes and cancels runs of a set of flows. It knows no HTTP; begin with `run_service`."""
 
 from flowengine.core.lazy_face import open_face
 

@@ -1,4 +1,4 @@
-"""Runs a set of flows by name, for callers: whatever other programs reach them by, each sees and spends its own.
+"""Runs a set of flows by name for callers, each of whom sees its own runs and spends its own budget.
 
 A run that is started with a key is the run of that key: the store's own uniqueness of ids decides who begins it, so
 it is one run for all servers of the store, also after a restart; a repeated call finds it running, waiting or done.

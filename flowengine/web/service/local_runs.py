@@ -1,5 +1,6 @@
-"""Begins, resumes and forks runs in this process: also what a server of the store has left, and when what a run asks
-expires.
+"""Begins, resumes and forks runs in this process.
+
+It also goes on with runs that a server of the store has left, and with those whose question expires.
 """
 
 from __future__ import annotations

@@ -25,13 +25,13 @@ T = TypeVar("T")
 
 _MAX_THREADS: Final = 2
 """Reading and drawing; each has a connection of its own to the store."""
-_KEPT: Final = 60_000
+_MAX_EVENTS: Final = 60_000
 """Events of the runs that are kept together; one run is kept however long it is."""
 _MAX_POINTS: Final = 50
 """Runs of a flow that are plotted."""
-_FLOWS_KEPT: Final = 5.0
+_FLOWS_SECONDS: Final = 5.0
 """Seconds for which the names of flows are not asked for again: every run is looked at for them."""
-_PLOTTED: Final = 50_000
+_MAX_PLOT_EVENTS: Final = 50_000
 """Events that are read for one plot; runs beyond them have no cost in it until another time."""
 
 
@@ -94,7 +94,7 @@ class RunCache:
             counts = iter(self._lister.count(*(query_of(each.filters) for each in presets if each.is_counted)))
             counted = [each._replace(runs=next(counts)) if each.is_counted else each for each in presets]
             if monotonic() > self._flows_until:
-                self._flows, self._flows_until = self._lister.flows(), monotonic() + _FLOWS_KEPT
+                self._flows, self._flows_until = self._lister.flows(), monotonic() + _FLOWS_SECONDS
             return ListFrame(self._flows, counted, acting)
 
     def about(self, run_id: str) -> RunAbout:
@@ -131,7 +131,7 @@ class RunCache:
     def points(self, flow: str) -> list[RunPoint]:
         """The last runs of a flow, the oldest first. Call it on a thread."""
         infos = [info for info in self.store.list() if info.flow == flow][:_MAX_POINTS]
-        budget = _PLOTTED
+        budget = _MAX_PLOT_EVENTS
         points: list[RunPoint] = []
         for info in infos:
             point = self._points.get(info.run_id)
@@ -184,7 +184,7 @@ class RunCache:
 
     def _make_room(self) -> None:
         with self._lock:
-            while len(self._entries) > 1 and sum(each.size for each in self._entries.values()) > _KEPT:
+            while len(self._entries) > 1 and sum(each.size for each in self._entries.values()) > _MAX_EVENTS:
                 self._entries.popitem(last=False)
 
 

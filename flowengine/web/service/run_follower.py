@@ -44,7 +44,7 @@ class RunFollower:
         *,
         retells: bool = False,
     ) -> None:
-        """`feed_of`: of a run that this process drives, or did just now. `drives`: whether it does.
+        """`feed_of`: the feed of a run that this process drives, or did just now. `drives`: whether it drives a run.
 
         `retells`: followers who come late are told from its beginning what is being written, also by the agents of
         runs of other processes.
