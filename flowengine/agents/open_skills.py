@@ -1,6 +1,6 @@
 """Opens the skills of one run of an agent: what of them stands in its prompts, and which it has loaded.
 
-Imported where an agent has skills. It knows no file and no script: `flowengine.skills` reads and runs.
+Imported where an agent has skills. It knows no file and no script: `flowengine.agents.skills` reads and runs.
 """
 
 from __future__ import annotations

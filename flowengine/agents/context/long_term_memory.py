@@ -1,7 +1,7 @@
 """Provides what was said before and is near to the query, kept for good in a file.
 
 It knows what an interaction leaves behind and how it is shown again. How items are kept and found is
-`flowengine.memory`'s.
+`flowengine.agents.memory`'s.
 
 An agent that stands alone keeps an interaction at once. In a run each node works with a `fresh` source: what it
 adds is held back and handed on to the nodes after it, so that no other run and no parallel node sees it.

@@ -1,6 +1,7 @@
 """Runs a compiled flow in this process, on this event loop: start, go on, finish. One journal, one owner.
 
-How a run begins, goes on and is forked is here; what happens between its first and its last event is `execution`'s.
+How a run begins, goes on and is forked is here; what happens between its first and its last event is
+`LocalExecution`'s.
 """
 
 from __future__ import annotations
