@@ -99,7 +99,7 @@ def parse_search(text: str) -> Search:
 
 MAX_TEXT: Final = 6_000
 _MAX_LEAVES: Final = 4_000
-"""Values of a value that are looked at, and names in it."""
+"""The most parts of one value that are looked at: values in it, and their names."""
 _MAX_DEPTH: Final = 12
 _MAX_LINE: Final = 200
 
@@ -129,8 +129,8 @@ def _text_of(value: Any) -> str:
 
 
 def _leaves(value: Any, depth: int) -> Iterator[str]:
-    """Texts and numbers; what has another type, such as a secret that hides itself, has no words. Of each
-    value there is a text, if an empty one, so that who counts them knows how many were looked at."""
+    """Yields texts and numbers; what has another type, such as a secret that hides itself, has no words. Each value
+    yields a text, if an empty one, so that the caller's bound counts it."""
     if depth > _MAX_DEPTH or value is None:
         yield ""
     elif isinstance(value, str):

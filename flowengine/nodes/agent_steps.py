@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any, cast
 from flowengine.agents import Agent, EvaluationAgent, RoutingAgent
 from flowengine.agents.context import ContextProvider
 from flowengine.errors import DefinitionError, did_you_mean
+from flowengine.nodes.agent import AgentNode
 from flowengine.nodes.evaluation_node import EvaluationNode
 from flowengine.nodes.node import FlowNode
 from flowengine.nodes.routing_node import RoutingNode
 
 if TYPE_CHECKING:
     from flowengine.agents.typed_contexts import TypedContext
-
-from flowengine.nodes.agent import AgentNode
 
 
 def providers_of(nodes: Iterable[FlowNode]) -> Iterator[ContextProvider]:

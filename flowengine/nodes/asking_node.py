@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from flowengine.agents import (
     Agent,
@@ -22,9 +22,6 @@ from flowengine.engine import FALLBACK, Ended, Park
 from flowengine.errors import RouteError
 from flowengine.models import DefaultModel, Model
 from flowengine.nodes.node import FlowNode, Value
-
-if TYPE_CHECKING:
-    pass
 
 A = TypeVar("A", Agent, RoutingAgent, EvaluationAgent)
 
@@ -108,10 +105,7 @@ def _prepare(agent: Agent | RoutingAgent | EvaluationAgent) -> None:
         for inner in _agents_of(agent)[1:]:
             _prepare(inner)
         if agent.tooling.servers:
-            from flowengine.agents.tools.mcp import (
-                check_library,  # Most agents name no server.
-                header_values,
-            )
+            from flowengine.agents.tools.mcp import check_library, header_values  # Most agents name no server.
 
             check_library()
             for server in agent.tooling.servers:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from inspect import isawaitable
-from typing import TYPE_CHECKING, Any, ClassVar, Unpack
+from typing import Any, ClassVar, Unpack
 
 from flowengine.agents import EvaluationAgent, check_share
 from flowengine.core import USER_CODE, Context, Decided, EvaluationResult, NodeResult, check_arguments
@@ -13,9 +13,6 @@ from flowengine.nodes.asking_node import AskingNode, Templated, identify_judge, 
 from flowengine.nodes.code_digest import digest_handed
 from flowengine.nodes.gateway import asking_gateway_of
 from flowengine.nodes.node import NodeSettings, Value
-
-if TYPE_CHECKING:
-    pass
 
 
 class EvaluationNode(AskingNode):

@@ -48,8 +48,9 @@ if TYPE_CHECKING:
 N = TypeVar("N", bound=Node)
 
 
-def wrap_node(node: FlowNode, around: Callable[[Node], Node] | None = None) -> Node:
-    """The node with the policies that it asks for; without any it is the node itself. `around`: put round the body."""
+def wrap_node(node: FlowNode, wrap_body: Callable[[Node], Node] | None = None) -> Node:
+    """The node with the policies that it asks for; without any it is the node itself. `wrap_body`: wraps what
+    `set` and `when` have inside."""
     runnable: Node = node if node.kind in TRAITS else _Checked(node)
     if node.effect == "external" and not node.records_effect:
         runnable = _ExternalEffect(runnable)
@@ -61,8 +62,8 @@ def wrap_node(node: FlowNode, around: Callable[[Node], Node] | None = None) -> N
         runnable = _Retrying(runnable, node.retry)
     if node.limits is not None:
         runnable = _Bounded(runnable, node.limits, leaf=not node.container)
-    if around is not None:
-        runnable = around(runnable)
+    if wrap_body is not None:
+        runnable = wrap_body(runnable)
     if node.set:
         runnable = _Setting(runnable, node.set)
     if node.when is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Unpack
+from typing import Any, ClassVar, Unpack
 
 from flowengine.agents import RoutingAgent
 from flowengine.core import USER_CODE, Context, Decided, NodeResult, check_arguments, find_label
@@ -18,9 +18,6 @@ from flowengine.nodes.asking_node import (
 )
 from flowengine.nodes.gateway import asking_gateway_of
 from flowengine.nodes.node import NodeSettings, Value
-
-if TYPE_CHECKING:
-    pass
 
 
 def _check_routes(agent: RoutingAgent, targets: Mapping[str, str | None], *, needs_all: bool) -> None:

@@ -79,8 +79,8 @@ class ToolNode(FlowNode):
 
     @property
     def asks_by_default(self) -> bool:
-        made = self.tool
-        return self._rules.external if isinstance(made, ServerTool) else bool(self._rules.apply_to(made).approve)
+        tool = self.tool
+        return self._rules.external if isinstance(tool, ServerTool) else bool(self._rules.apply_to(tool).approve)
 
     def find_problems(self, schema: Mapping[str, Any]) -> Sequence[Any]:
         """Lists problems of the arguments that are known before a run."""

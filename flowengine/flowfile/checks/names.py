@@ -138,8 +138,8 @@ def check_switches(spec: FlowSpec, report: Report) -> None:
 
 
 def check_decisions(spec: FlowSpec, report: Report) -> None:
-    """Bare expressions that decide and are known to be neither true nor false, as no text and no number is here. What
-    a node gives may be absent, which counts as false."""
+    """Refuses a bare expression that decides and is known to be neither true nor false, such as a text or a number.
+    What a node gives may be absent, which counts as false."""
     for path, node in nodes_of(spec):
         for at, text in _list_decisions(node):
             if text.lstrip().startswith("nodes."):
@@ -147,8 +147,8 @@ def check_decisions(spec: FlowSpec, report: Report) -> None:
             shape = over_shape(spec, path if at == ("until",) else path[:-1], text)
             kind = _kind_of_value(text) if shape is None else shape.get("type")
             if isinstance(kind, str) and kind != "boolean":
-                text_of_problem = f"`{at[-1]}` is true or false, and '{text.strip():.60}' is of type {kind}"
-                report.at_value("FE313", text_of_problem, (*key_path(path), *at), "; compare it with something")
+                message = f"`{at[-1]}` is true or false, and '{text.strip():.60}' is of type {kind}"
+                report.at_value("FE313", message, (*key_path(path), *at), "; compare it with something")
 
 
 def _list_decisions(node: NodeSpec) -> Iterator[tuple[KeyPath, str]]:
@@ -156,7 +156,7 @@ def _list_decisions(node: NodeSpec) -> Iterator[tuple[KeyPath, str]]:
     if is_condition(node):
         decisions += [
             (("if",), node.if_),
-            *((("cases", at, "if"), each.if_) for at, each in enumerate(node.cases or ())),
+            *((("cases", number, "if"), each.if_) for number, each in enumerate(node.cases or ())),
         ]
     yield from ((at, text) for at, text in decisions if isinstance(text, str))
 

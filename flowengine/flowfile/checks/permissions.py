@@ -260,11 +260,8 @@ def _check_tool_names(spec: FlowSpec, define: Define, project: Project, report: 
 
 def _list_skill_tools(project: Project, folders: Sequence[str], locale: str) -> Sequence[str]:
     """The tools that skills bring; of those that cannot be read that which all have."""
-    from flowengine.agents.skills import (
-        SkillStore,
-        list_tools,
-        skill_messages,  # Few agents have skills and tools of their own.
-    )
+    # Few agents have skills and tools of their own.
+    from flowengine.agents.skills import SkillStore, list_tools, skill_messages
 
     try:
         skills = SkillStore([project.resolve(each) for each in folders], hidden=False).look().skills

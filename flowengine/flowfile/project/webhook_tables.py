@@ -51,7 +51,7 @@ class WebhookRule:
     """The header that holds the secret itself, with `signature = "secret"`."""
 
     @property
-    def handed_on(self) -> list[str]:
+    def call_inputs(self) -> list[str]:
         """The inputs that are given something of the call."""
         return [name for name, value in self.inputs.items() if _is_of_call(value)]
 

@@ -74,7 +74,7 @@ def can_bring(node: NodeSpec) -> bool:
 
 def untrusted_inputs(spec: FlowSpec, project: Project) -> Iterator[RiskSpot]:
     """The inputs whose texts come from outside: marked ones, files, and what a webhook of the project hands on."""
-    hooks = {name: each for each in project.webhooks if each.flow == spec.name for name in each.handed_on}
+    hooks = {name: each for each in project.webhooks if each.flow == spec.name for name in each.call_inputs}
     for name, declared in spec.inputs.items():
         if declared.is_untrusted:
             at = ("inputs", name, "untrusted") if declared.untrusted else ("inputs", name)

@@ -71,7 +71,7 @@ async def start(
     state = StateStore(plan.rules, started.kept)
     walk = Walk(thrifty.graph, state, inputs=started.inputs, env=started.env, run_id=run_id)
     run = await LocalExecution(thrifty, walk, journal, limits, store, options).run([started], started)
-    return await _taken_up(plan, run, store, options) if run.status == "waiting" else run
+    return await _resume_if_answered(plan, run, store, options) if run.status == "waiting" else run
 
 
 async def inputs_with_files(
@@ -189,7 +189,7 @@ async def resume(plan: CompiledFlow, run_id: str, store: JournalStore, options: 
         await journal.close()
         raise
     run = await LocalExecution(thrifty, walk, journal, limits, store, options).run(first, started if acts else None)
-    return await _taken_up(plan, run, store, options)
+    return await _resume_if_answered(plan, run, store, options)
 
 
 async def _leave_again(
@@ -214,7 +214,7 @@ def _refuse_batched(run_id: str, events: Sequence[Event]) -> None:
         )
 
 
-async def _taken_up(plan: CompiledFlow, run: Run, store: JournalStore, options: RunOptions) -> Run:
+async def _resume_if_answered(plan: CompiledFlow, run: Run, store: JournalStore, options: RunOptions) -> Run:
     """The run, or what becomes of it where it was answered while it was being put aside."""
     if run.status != "waiting" or not answers_left(store, run.id, run.events):
         return run

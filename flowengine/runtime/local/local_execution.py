@@ -58,9 +58,8 @@ _Stop: TypeAlias = LimitError | _Refused | None
 def _run_clock() -> Callable[[], float]:
     """Unix seconds as of now, which only go forward, while the machine sleeps too where it has such a clock."""
     if not hasattr(time, "CLOCK_BOOTTIME"):
-        passed = time.monotonic
-        since = time.time() - passed()
-        return lambda: since + passed()
+        since = time.time() - time.monotonic()
+        return lambda: since + time.monotonic()
     read, clock = time.clock_gettime, time.CLOCK_BOOTTIME
     offset = time.time() - read(clock)
     return lambda: offset + read(clock)  # Called twice for each node, so without a partial.

@@ -77,7 +77,7 @@ _WINDOW: Final = 4096
 _BATCHED_WINDOW: Final = 50_000
 """The same, where rows that wait for a batch are put aside."""
 _ENDED: Final = ("succeeded", "failed", "partial")
-"""How a row stands that is done, unless failed ones are to be tried again."""
+"""The statuses of a row that is done, unless failed ones are to be tried again."""
 _LISTED: Final = "set"
 """The label that holds a run's set."""
 
@@ -117,7 +117,7 @@ class RowResult(NamedTuple):
     spent: Spending
     """By its run, on all its ways; a known result that was taken costs nothing."""
     seconds: float
-    """That it took now, or by its record where it had ended before."""
+    """The time that it took now, or by its record where it had ended before."""
     was_there: bool = False
     """Whether it had ended before, and was read from its record."""
     run: Run | None = None
@@ -262,8 +262,8 @@ class RowRuns:
             raise order.failure
 
     def read_ended(self, rows: Iterable[AnyRow], numbers: Container[int]) -> Iterator[RowResult]:
-        """Once `results` has ended early: what is on record of the other rows (`numbers`: the numbers of those that had
-        a result), as far as they have ended, now or before."""
+        """Yields the recorded results of the other rows that have ended, now or before, once `results` has ended early.
+        `numbers`: the numbers of the rows that had a result."""
         infos = _list_runs(self.store, self.rows.id)
         self._counts.clear()
         for number, each in enumerate(rows, 1):
