@@ -202,7 +202,7 @@ async def test_a_provider_that_fails_is_in_the_trace_and_the_run_goes_on(
 
     model = ScriptedModel(["Fine."])
     agent = Agent("a", "I", model=model, context_providers=[Failing(), Facts()])
-    with caplog.at_level(logging.WARNING, "flowengine.context_providers"):
+    with caplog.at_level(logging.WARNING, "flowengine.agents.context"):
         context = await agent.run_async("Why?", gateway=recorder)
     assert str(context.result) == "Fine."
     assert asked(model).startswith("Context:\nTea is green.\n\n")

@@ -123,7 +123,7 @@ async def test_a_session_keeps_memories_once(tmp_path: Path):
 async def test_memories_that_cannot_be_kept_are_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture):
     own = LongTermMemoryProvider(tmp_path / "m.db")
     kept = {"memory": [{"provider": "long_term_memory", "settings": own.settings(), "item": {}}]}
-    with caplog.at_level(logging.WARNING, "flowengine.context_providers"):
+    with caplog.at_level(logging.WARNING, "flowengine.agents.context"):
         await keep_for_good(kept, [own])
     assert "memories of 'long_term_memory' cannot be kept: KeyError" in caplog.text
 
@@ -135,7 +135,7 @@ async def test_a_record_does_not_choose_where_memories_are_kept(tmp_path: Path, 
     kept = {"memory": [{"provider": "long_term_memory", "settings": elsewhere, "item": item}]}
     await keep_for_good(kept, [own])
     assert "The teapot is green" in await shown(tmp_path / "m.db", "teapot")
-    with caplog.at_level(logging.WARNING, "flowengine.context_providers"):
+    with caplog.at_level(logging.WARNING, "flowengine.agents.context"):
         await keep_for_good(kept, [])
         await keep_for_good(kept, [own, LongTermMemoryProvider(tmp_path / "n.db")])
     assert caplog.text.count("no agent of the flow has such a memory") == 2

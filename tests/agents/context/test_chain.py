@@ -106,7 +106,7 @@ async def test_of_two_equal_fragments_the_one_that_is_taken_out_is_told(notes: N
 async def test_a_provider_that_fails_is_logged_and_told_and_the_chain_goes_on(
     notes: Notes, caplog: pytest.LogCaptureFixture
 ):
-    with caplog.at_level(logging.WARNING, "flowengine.context_providers"):
+    with caplog.at_level(logging.WARNING, "flowengine.agents.context"):
         entries = await gather([Source("a"), Failing(), Source("b", name="late")], "", notes)
     assert texts(entries) == ["a", "b"]
     assert notes == [ProviderFailed("failing", "ValueError: the disk is on fire")]
