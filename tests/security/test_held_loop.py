@@ -86,7 +86,22 @@ nodes:
     nodes: {one: {type: function, call: "steps:give", with: {value: "{{ item }}"}}}
 outputs: {out: "{{ nodes.each.output | length }}"}
 """,
+    "busy": """flowengine: v1
+name: busy
+inputs: {seconds: {type: number}}
+nodes: {work: {type: function, call: "steps:work", with: {seconds: "{{ inputs.seconds }}"}}}
+""",
 }
+STEPS: Final = """import time
+
+async def give(value):
+    return value
+
+async def work(seconds):
+    until = time.thread_time() + seconds
+    while time.thread_time() < until:
+        pass
+"""
 PROJECT: Final = """allow_calls = ["steps"]
 [[webhooks]]
 path = "in"
@@ -155,7 +170,7 @@ def write_flows(folder: Path) -> None:
     for name, (inputs, expression) in GIVEN.items():
         (folder / f"{name}.yaml").write_text(GIVE.format(name=name, inputs=inputs, expression=expression))
     (folder / "flowengine.toml").write_text(PROJECT)
-    (folder / "steps.py").write_text("async def give(value):\n    return value\n")
+    (folder / "steps.py").write_text(STEPS)
 
 
 @pytest.fixture(scope="module")
@@ -179,6 +194,13 @@ def attacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Attacked]:
             for name in ("text", "ask", "codes"):  # What is imported at the first request is no attack.
                 client.post(f"/flows/{name}", json={"codes": ["a"]} if name == "codes" else {"text": "a"})
             yield Attacked(client, holds)
+
+
+def test_what_holds_others_up_is_seen(attacked: Attacked) -> None:
+    """The attempts would notice what they look for."""
+    body = json.dumps({"seconds": 3 * MOST * slowness()}).encode()
+    with pytest.raises(AssertionError, match=r"^/flows/busy: "):
+        attacked.send("/flows/busy", body, (200,))
 
 
 @pytest.mark.parametrize("name", ["text", "items", "unique", "codes"])
