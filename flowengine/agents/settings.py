@@ -103,7 +103,7 @@ class CallSettings:
     prompt_cache: PromptCaching | None = None
     """Whether prompts are marked for the vendor's cache; None: so they are, as long as every server takes it."""
     agent: str = ""
-    """Whose settings these are."""
+    """The name of the agent whose settings these are."""
 
     def __post_init__(self) -> None:
         if self.extra:

@@ -1,4 +1,4 @@
-"""What all rooms share: contexts, results, records, budgets, values, files and schemas, frozen where they are data.
+"""Holds what all rooms share: contexts, results, records, budgets, values, files, schemas, frozen where they are data.
 
 It knows no node, model or journal. Begin with `context`, then `records`. `templating`, `masking` and `storage` are
 folders of their own.

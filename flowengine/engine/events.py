@@ -168,7 +168,7 @@ class RunFinished(NamedTuple):
     node: str | None = None
     """Path of the node that failed."""
     unkept: Sequence[str] = ()
-    """Whose memories could not be kept that the run leaves, and why; a resumption tries again."""
+    """The owners of memories that the run leaves and could not keep, and why; a resumption tries again."""
     unrecorded_usd: float = 0.0
     """Dollars of calls so far that were sent and whose answer never came (cancelled, out of time), at the most that
     each could cost; 0 where no limit of cost held."""

@@ -163,9 +163,9 @@ _OF_OPENAI: Final = 3_779
 _OF_PAGE: Final = 3_000 + _OF_ANTHROPIC
 _PAGES: Final = 100
 _SOUND_BYTES: Final = 25
-"""Of sound at 8 kilobits a second, a token at least."""
+"""Bytes of sound at 8 kilobits a second for which a token at least is counted."""
 _AROUND: Final = 100
-"""What is said around a file."""
+"""Tokens of what stands around a file."""
 
 
 def image_tokens(provider: str, name: str) -> int:

@@ -30,7 +30,7 @@ EFFORT_BUDGETS: Final[Mapping[str, int]] = {
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What one model can do. None: that is not known."""
+    """The capabilities of one model. None: that is not known."""
 
     is_known: bool = False
     """Whether the table or a project says anything of it."""
@@ -52,7 +52,7 @@ class Capabilities:
     streams: bool = True
     """Whether it can be asked for its answer in pieces."""
     thinks_by: Literal["", "budget", "effort", "both"] = ""
-    """What says how much a model of Anthropic's thinks: tokens, an effort, or either."""
+    """The way to say how much a model of Anthropic's thinks: by tokens, an effort, or either."""
     thinks_adaptively: bool = False
     """Whether it decides itself when it thinks, where an effort is said."""
     stops_thinking_by: str = ""
@@ -90,7 +90,7 @@ class Capabilities:
 
 
 class SaidCapabilities(NamedTuple):
-    """What a project says that a model can do; None where it says nothing."""
+    """A project's statements on what a model can do; None where it says nothing."""
 
     same_as: str | None = None
     """The model of the table that it is, where its name does not say so: `openai/gpt-5.5` of a deployment."""
@@ -127,7 +127,7 @@ _NAME: Final = re.compile(
     r"(?P<family>[a-z]+(?:-[a-z]+)*?-?v?)(?P<major>\d{1,2})(?:[.-](?P<minor>\d{1,2}))?(?P<variant>(?:-[a-z]\w*)*)"
 )
 _MARKS: Final = re.compile(r"[@-](?:\d{8}|\d{4}-\d{2}-\d{2}|\d{2}-\d{4}|\d{4}|\d{3}|preview|latest|exp)(?=$|[-:@])|:.*")
-"""What says of a name only which state of the model is meant."""
+"""The marks in a name that only say which state of the model is meant."""
 
 
 def kind_of(name: str) -> Kind | None:

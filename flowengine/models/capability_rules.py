@@ -138,7 +138,7 @@ def _has_chat(endpoints: set[str]) -> bool:
 
 
 def _of_anthropic(name: str, facts: Facts) -> Capabilities:
-    """What the table leaves out of a model goes by its version; one without a version is taken for a new one."""
+    """The capabilities of a model: what the table leaves out goes by its version; without one it counts as new."""
     kind = kind_of(name)
     version: tuple[int, int] = _NEWEST if kind is None else kind.version
     is_adaptive = bool(facts.get("supports_adaptive_thinking", version >= (4, 6)))

@@ -30,7 +30,7 @@ class ModelDefinition:
 
     name: str
     model: str
-    """As flows name models: `openai/gpt-4o-mini`."""
+    """The model's name as flows have it: `openai/gpt-4o-mini`."""
     base_url: str | None = None
     """The address where it is asked."""
     key_env: str | None = None
@@ -38,9 +38,9 @@ class ModelDefinition:
     key_command: tuple[str, ...] | None = field(default=None, repr=False)
     """The command that prints the key."""
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """Of every call, in the shape of `Request.extra`; those of a node go before them."""
+    """Options of every call, in the shape of `Request.extra`; those of a node go before them."""
     price: Price | None = None
-    """What it costs, as in `prices`."""
+    """Its price, as in `prices`."""
     window: int | None = None
     """The longest question, in tokens."""
     longest_answer: int | None = None
@@ -50,11 +50,11 @@ class ModelDefinition:
     images: bool | None = None
     """Whether it takes images."""
     capabilities: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """What it can do, by the names that `capabilities_of` takes."""
+    """Its capabilities, by the names that `capabilities_of` takes."""
     adapter: str | None = None
     """`native`, or `litellm`: through litellm although there is a client for it here."""
     place: str = ""
-    """Where it is written."""
+    """The place where it is written."""
 
     def __str__(self) -> str:
         return f"model '{self.name}' ({self.place})" if self.place else f"model '{self.name}'"

@@ -162,7 +162,7 @@ class _Merged(Mapping[str, str]):
 
     @cached_property
     def secrets(self) -> Secrets:
-        """Of the lower one, the file."""
+        """The secrets of the lower one, the file."""
         return Secrets(each for name, value in self._under.items() for each in _find_secrets(name, value))
 
 

@@ -18,7 +18,8 @@ from flowengine.core import FileValue
 
 
 def texts_of(vectors: Iterable[Sequence[float]]) -> tuple[str, ...]:
-    """
+    """Writes vectors as texts: 32-bit floats in base64.
+
     >>> texts_of([[1.0, 0.5]])
     ('AACAPwAAAD8=',)
     """
@@ -52,18 +53,18 @@ class Message(NamedTuple):
     role: Role
     content: str
     tool_calls: tuple[ToolRequest, ...] = ()
-    """Of an assistant's message: the tools it asked for."""
+    """The tools that an assistant's message asks for."""
     tool_call_id: str | None = None
-    """Of a tool's message: the request it answers."""
+    """The request that a tool's message answers."""
     vendor_parts: tuple[Mapping[str, Any], ...] = ()
-    """Of an assistant's message: what its vendor wants back unchanged, JSON values: a block as it came
+    """The parts of an assistant's message that its vendor wants back unchanged, JSON values: a block as it came
     (`{"type": "thinking", "signature": …}`), or fields of its message (`{"reasoning_content": …}`)."""
     attachments: tuple[FileValue, ...] = ()
     """Files that the model is to see with the text; their contents are read where a request's body is made."""
     stable: int = 0
     """Characters at its beginning that other questions share, for caches of vendors. No part of a request's key."""
     is_error: bool = False
-    """Of a tool's message: whether the call failed, for vendors that are told so. Its text says it too, and so it is no
+    """Whether the call of a tool's message failed, for vendors that are told so. Its text says it too, and so it is no
     part of a request's key: records that were made without it still answer."""
 
 

@@ -45,8 +45,8 @@ class PromptCache(NamedTuple):
 
     @classmethod
     def of(cls, choice: PromptCaching | None, *names: str, is_asked_again: bool = True) -> PromptCache:
-        """As an author chose: `auto`, `off`, or None for nothing. `names`: what requests that begin alike share. Where
-        it is off, there is no key, and nothing is asked again.
+        """Makes it by an author's choice: `auto`, `off`, or None for nothing. `names`: what requests that begin alike
+        share. Where it is off, there is no key, and nothing is asked again.
 
         >>> PromptCache.of(None, "triage", "answer"), PromptCache.of("off", "triage", "answer").key
         (PromptCache(key='triage.answer', is_asked_for=False, is_asked_again=True), '')
@@ -68,7 +68,7 @@ class Request:
     temperature: float | None = None
     """None leaves it to the vendor."""
     max_tokens: int | None = None
-    """Of the answer; None leaves it to the vendor."""
+    """Tokens of the answer at most; None leaves it to the vendor."""
     timeout: float | None = None
     """Seconds a call may take in all, each retry anew; None: as long as its longest answer may take."""
     tools: tuple[Mapping[str, Any], ...] = ()
@@ -135,7 +135,7 @@ class Request:
 
 
 def to_plain(value: Any) -> Any:
-    """What JSON has for a value that it does not know: of mappings their entries, of all else the `repr`."""
+    """Makes a JSON value of one that JSON does not know: of a mapping its entries, of all else the `repr`."""
     return dict(cast("Mapping[Any, Any]", value)) if isinstance(value, Mapping) else repr(value)
 
 
@@ -240,11 +240,11 @@ class Reply(NamedTuple):
     """Requests sent, transient failures included."""
     seconds: float = 0.0
     vectors: tuple[str, ...] = ()
-    """Of a model for embeddings: a vector for each message, as `llm.vectors` writes it."""
+    """The vectors of a model for embeddings, one for each message, as `texts_of` writes it."""
     vendor_parts: tuple[Mapping[str, Any], ...] = ()
-    """What the vendor wants back unchanged where the chat goes on (`Message.vendor_parts`)."""
+    """The parts that the vendor wants back unchanged where the chat goes on (`Message.vendor_parts`)."""
     unanswered: Unanswered = Unanswered()
-    """Of the attempts before it."""
+    """The unanswered attempts before it."""
 
 
 class Model(Protocol):

@@ -221,7 +221,7 @@ def _of_others(provider: str, can: Capabilities, options: Mapping[str, Any]) -> 
 
 _LEAST_BUDGET: Final = 1024
 _LEAST_SHARE: Final = 0.95
-"""Of `top_p`, where the model thinks."""
+"""The least `top_p` where the model thinks."""
 
 
 def _of_anthropic(name: str, can: Capabilities, options: Mapping[str, Any]) -> Iterator[OptionRefusal]:

@@ -95,9 +95,9 @@ class Price:
     """
 
     input: float
-    """Of prompts."""
+    """Dollars for a million tokens of prompts."""
     output: float
-    """Of answers."""
+    """Dollars for a million tokens of answers."""
     per_call: float = 0.0
     """Dollars for each call, beside its tokens."""
     cache_read: float | None = field(default=None, repr=False)
@@ -270,7 +270,7 @@ def listed_names() -> list[str]:
 
 
 _SHORTEST: Final = 1024
-"""Where the prompt seems to fill the window: its tokens are an estimate."""
+"""Tokens of an answer where the prompt seems to fill the window: its own are an estimate."""
 
 # --- Rates of an entry
 

@@ -28,7 +28,7 @@ class Vocabulary(NamedTuple):
     """The parts of an encoding, except special tokens, which are never read from text."""
 
     sha256: str
-    """Of its file, whose lines are tokens in base64, in the order of their ranks."""
+    """The digest of its file, whose lines are tokens in base64, in the order of their ranks."""
     pattern: str
     """Which pieces of a text are made into tokens one by one."""
 
@@ -118,7 +118,7 @@ def count_tokens(text: str, model: str | None = None) -> int:
 
 @cache
 def _encoding_name(model: str | None) -> str:
-    """Of a model; the newest is also the nearest guess for other vendors' models, whose vocabularies are not public."""
+    """The encoding of a model; the newest is the nearest guess for other vendors' too, which publish none."""
     if model is None:
         return NEWEST
     try:

@@ -44,7 +44,7 @@ class VendorChoice(NamedTuple):
     name: str
     """The model's name there."""
     because: str
-    """What decided, as the end of a sentence."""
+    """The reason of the choice, as the end of a sentence."""
     variable: str | None = None
     """The environment variable that decided; None where the name or the project did."""
 
@@ -182,7 +182,7 @@ def known_provider(provider: str) -> str:
 # --- names --------------------------------------------------------------------------------------
 
 _NO_NAME: Final = re.compile(r"://|\.\.|[?#\\]|[\x00-\x1f\x7f]")
-"""What makes an address, or another place at an address, of a name: some libraries send requests, and keys, there."""
+"""Signs that make an address, or another place at one, of a name: some libraries send requests, and keys, there."""
 
 
 def check_name(model: str) -> None:

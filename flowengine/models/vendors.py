@@ -37,7 +37,7 @@ __all__ = [
 BATCH_VENDORS: Final = frozenset({"openai", "anthropic"})
 """Vendors whose models are asked in batches."""
 BATCH_PRICE: Final = 0.5
-"""Of the price of a call, in a batch of theirs."""
+"""The share of a call's price that it costs in a batch of theirs."""
 
 # --- What a user says of a vendor
 
@@ -49,7 +49,7 @@ class RateLimits:
     requests_per_minute: int | None = None
     """Begun in any minute."""
     tokens_per_minute: int | None = None
-    """Of prompts and answers together."""
+    """Tokens of prompts and answers together."""
     max_parallel: int | None = None
     """Requests under way at once."""
 
@@ -101,8 +101,8 @@ class Vendor(NamedTuple):
     needs_address: bool = False
     """Whether its address has to be given: without one, some client libraries go to another vendor."""
     backend: str = "flowengine.models.litellm.model:make_model"
-    """What makes its models, `module:function`: called with the vendor, the model's name and the settings of every
-    call; imported when a model of it is wanted."""
+    """The function that makes its models, `module:function`: called with the vendor, the model's name and the
+    settings of every call; imported when a model of it is wanted."""
     is_stand_in: bool = False
     """Whether it sends no request: it costs nothing, and needs neither key nor limits nor retries."""
 

@@ -31,7 +31,7 @@ class WorstCase(NamedTuple):
 
     request: Request
     tokens: int
-    """Of question and answer."""
+    """Tokens of question and answer."""
     cost_usd: float | None = None
     """None where the price of a model that may answer is unknown."""
     price: Price | None = None
@@ -170,9 +170,9 @@ class KnownModel(NamedTuple):
     because: str = ""
     """Why it is that provider's."""
     options: Mapping[str, Any] | None = None
-    """Of its calls, as `Request.extra` has them; None where they are not known."""
+    """Options of its calls, as `Request.extra` has them; None where they are not known."""
     definition: ModelDefinition | None = None
-    """What the project says of it, under a name of its own."""
+    """The project's definition of it, under a name of its own."""
 
     @property
     def takes_images(self) -> bool | None:
@@ -211,7 +211,7 @@ class ModelFacts:
     models: Mapping[str, ModelDefinition] = field(default_factory=dict[str, ModelDefinition])
     """Names of the project's own."""
     providers: Mapping[str, ProviderSettings] = field(default_factory=dict[str, ProviderSettings])
-    """What the project says of vendors."""
+    """The project's settings of vendors."""
 
     def adapter_of(self, model: KnownModel) -> str | None:
         """Through what a model is asked, where the project says it."""

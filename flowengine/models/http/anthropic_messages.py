@@ -306,7 +306,8 @@ def _is_thinking(body: Mapping[str, Any]) -> bool:
 
 
 def _ask_for_schema(body: dict[str, Any], schema: Mapping[str, Any], traits: VendorTraits) -> None:
-    """As the answer's format where the model has that and a grammar can be made of it; else as the input of a tool."""
+    """Asks for it as the answer's format where the model has that and a grammar can be made of it; else as the input of
+    a tool."""
     if traits.structured_output not in ("json_schema", "tool"):
         return
     if traits.structured_output == "json_schema" and takes_as_format(schema):

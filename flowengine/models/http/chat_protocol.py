@@ -115,9 +115,9 @@ class VendorAnswer(NamedTuple):
     reply: Reply
     """Without price, seconds and provider."""
     refusal: str = ""
-    """What the model said instead of an answer."""
+    """The words of the model instead of an answer."""
     hour_writes: int = 0
-    """Of the tokens that were written to a cache, those that it keeps for an hour."""
+    """Tokens that were written to a cache for an hour; part of all that were written."""
 
 
 class StreamedEvent(NamedTuple):
@@ -148,7 +148,7 @@ class StreamFailureError(Exception):
     def __init__(self, body: Mapping[str, Any]) -> None:
         super().__init__("the server broke its answer off")
         self.body = body
-        """As the body of an HTTP error would be."""
+        """The failure, as the body of an HTTP error would be."""
         self.has_begun = False
         """Whether a part of the answer had come."""
 
@@ -225,7 +225,7 @@ class EventReader:
 
     def __init__(self) -> None:
         self._rest = bytearray()
-        """Of a line that has not ended."""
+        """The beginning of a line that has not ended."""
         self._data: list[bytes] = []
         self._kind = b""
         self._size = 0

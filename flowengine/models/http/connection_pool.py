@@ -51,7 +51,7 @@ class Origin(NamedTuple):
 
     @property
     def authority(self) -> str:
-        """As a `Host` header has it."""
+        """The host and the port, as a `Host` header has them."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
 
@@ -65,7 +65,7 @@ _PORTS: Final = {"http": 80, "https": 443}
 
 
 class ConnectionPool:
-    """Of one event loop."""
+    """The connections of one event loop."""
 
     def __init__(self) -> None:
         self._idle: dict[Origin, list[HttpConnection]] = {}

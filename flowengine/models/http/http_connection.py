@@ -36,7 +36,7 @@ class BrokenExchangeError(Exception):
 
 
 class ResponseHead(NamedTuple):
-    """What comes before an answer's body."""
+    """The part of an answer before its body."""
 
     status: int
     headers: Mapping[str, str]

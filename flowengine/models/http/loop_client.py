@@ -122,7 +122,7 @@ class HttpAnswer:
             self.postponed = self._connection.cancellation  # Scopes cancel again by themselves, tasks are told once.
 
     def _unpack(self, chunk: bytes) -> bytes:
-        """Of a packed body; several may follow each other in one."""
+        """Unpacks a piece of a packed body; several streams may follow each other in one."""
         data = b""
         try:
             while chunk and (room := self.largest + 1 - self._size - len(data)) > 0:

@@ -19,12 +19,12 @@ _MARK: Final = {"mode": "explicit"}
 
 
 class SharedBeginning(NamedTuple):
-    """What a prompt has in common with others of its node."""
+    """The part that a prompt has in common with others of its node."""
 
     message: int
     """The index of the message in which it ends."""
     characters: int
-    """Of that message."""
+    """Characters of that message that are part of it."""
     is_all: bool
     """Whether no later prompt begins with more of this one."""
 
@@ -43,7 +43,7 @@ class SharedBeginning(NamedTuple):
 
 
 def find_shared_beginning(request: Request, traits: VendorTraits) -> SharedBeginning | None:
-    """What is to be marked; None where nothing is, or what stays is shorter than the cache keeps.
+    """Finds the beginning that is to be marked; None where there is none, or it is shorter than the cache keeps.
 
     A text has at most as many tokens as bytes, so that nothing is counted here; tools stand before all texts, and are
     long.

@@ -95,7 +95,7 @@ def _to_items(message: Message, traits: VendorTraits, shared: SharedBeginning | 
 
 
 def _to_answer_items(message: Message, traits: VendorTraits) -> Iterator[dict[str, Any]]:
-    """What the model thought stands before what it said or asked for then."""
+    """Yields the items of an answer: a thought stands before what the model said or asked for then."""
     yield from _thoughts(message.vendor_parts, traits, None)
     if message.content:
         marks = [each for each in message.vendor_parts if PHASE in each]

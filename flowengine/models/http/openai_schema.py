@@ -27,7 +27,7 @@ _FORMATS: Final = frozenset(
 _DEEPEST: Final = 10
 """Levels of objects."""
 _MOST_NAMES: Final = 5000
-"""Of properties and values of all `enum`s."""
+"""Properties, and values of `enum`s, in all together."""
 
 
 def describe_schema(request: Request, traits: VendorTraits) -> dict[str, Any]:

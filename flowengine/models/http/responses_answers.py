@@ -101,8 +101,8 @@ def _kept_parts(
     answers: Sequence[Mapping[str, Any]],
     traits: VendorTraits,
 ) -> tuple[Mapping[str, Any], ...]:
-    """What goes back with the results of tools: each thought, with the call that it stands before. Of an answer that
-    asks for none, a summary of what was thought is kept to be looked at."""
+    """Returns the parts that go back with the results of tools: each thought, with the call that it stands before. Of
+    an answer that asks for none, a summary of what was thought is kept to be looked at."""
     parts: list[dict[str, Any]] = []
     waiting: list[dict[str, Any]] = []
     ids = iter(each.id for each in calls)

@@ -27,11 +27,11 @@ from flowengine.models.http.status_errors import status_of_body
 from flowengine.models.http.vendor_endpoint import Patience, VendorEndpoint
 
 _ID: Final = re.compile(r"[\w-]{1,200}", re.ASCII)
-"""Of batches and files: it goes into addresses."""
+"""The id of a batch or a file: it goes into addresses."""
 _SECONDS: Final = 120.0
 """For one request to the vendor."""
 _MOST_PAGES: Final = 50
-"""Of a hundred batches each that are looked through for one."""
+"""Pages, of a hundred batches each, that are looked through for one."""
 _CLOCKS: Final = 3600.0
 """Seconds by which the vendor's clock may be behind."""
 _LARGEST: Final = 2_000_000_000

@@ -41,7 +41,7 @@ class Patience:
 
     def __init__(self, seconds: float) -> None:
         self.seconds = self._whole = seconds
-        """Of the wait that is under way."""
+        """The bound of the wait that is under way."""
         self._until = anyio.current_time() + seconds
 
     def limit(self, silence: float | None = None) -> AbstractContextManager[object]:
@@ -52,7 +52,7 @@ class Patience:
 
 
 class VendorEndpoint:
-    """Of one model. `settings`: those of `CONNECTION_SETTINGS`, and further parameters of every call."""
+    """Sends requests of one model. `settings`: those of `CONNECTION_SETTINGS`, and further parameters of every call."""
 
     def __init__(self, provider: str, name: str, vendor: VendorTraits, settings: Mapping[str, Any]) -> None:
         self.full_name = f"{provider}/{name}"
@@ -70,7 +70,7 @@ class VendorEndpoint:
         secrets = [*find_secret_values(self.settings), *find_secret_values(self._more_headers)]
         self._secrets = Secrets([*secrets, *find_url_secrets(self.base)])
         self.keys = Secrets(filter(is_random, secrets))
-        """What is taken out of answers too."""
+        """Those that are taken out of answers too."""
 
     def post(self, path: str, headers: Mapping[str, str], body: Mapping[str, Any], *, stream: bool = False) -> HttpCall:
         """The body as a request to a place below the address."""

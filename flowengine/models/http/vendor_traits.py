@@ -39,15 +39,15 @@ class VendorTraits:
 
     protocol: Literal["openai", "azure", "anthropic"]
     sources: tuple[str, ...]
-    """Where this is written."""
+    """Pages of the vendor that say so."""
     address: str = ""
-    """Where the vendor is; empty: somebody has to say."""
+    """The vendor's address; empty: somebody has to say it."""
     path: str = "/v1"
     """Added to an address that has no path of its own."""
     token_limit: str = "max_tokens"
-    """What the bound of an answer is called."""
+    """The parameter that bounds an answer."""
     limit_of_thinking: str = ""
-    """What it is called where a model thinks, if that is something else."""
+    """The same where a model thinks, if that is another one."""
     structured_output: StructuredOutput = "json_schema"
     schemas_are_listed: bool = False
     """Whether only those models follow a schema of which the table says so; the others are told in the prompt."""
@@ -60,14 +60,14 @@ class VendorTraits:
     takes_stream_options: bool = True
     """Whether a stream's usage has to be asked for; where False, it comes by itself."""
     cached_tokens: tuple[str, ...] = ("prompt_tokens_details.cached_tokens",)
-    """Where the usage tells the tokens that a cache served; the first place that is there counts."""
+    """Places in the usage of the tokens that a cache served; the first one that is there counts."""
     cache_write_tokens: tuple[str, ...] = ()
     api_version: str = ""
     """The version that is asked for at the vendor's own address; empty: the one that all its models know."""
     call_id_length: int = 0
     """Letters and digits of a tool call's id, where the vendor takes no others."""
     told_cost: str = ""
-    """Where the usage tells what the call cost."""
+    """The place in the usage of what the call cost."""
     told_cost_unit: float = 1.0
     """Dollars."""
     reasoning_tokens: tuple[str, ...] = ("completion_tokens_details.reasoning_tokens",)
@@ -80,7 +80,7 @@ class VendorTraits:
     kept_of_calls: tuple[str, ...] = ()
     """The same of the tool calls in its messages."""
     thinking_budget: Literal["", "openrouter", "google"] = ""
-    """As whose parameter tokens for thinking are sent; empty: `thinking`, as Anthropic has it."""
+    """The vendor as whose parameter tokens for thinking are sent; empty: `thinking`, as Anthropic has it."""
     cache_marks: Literal["none", "key", "key if asked for", "blocks"] = "none"
     """How a prompt is marked for the vendor's cache: by a key of requests that begin alike, or at its blocks."""
     cache_minimum: int = 0
@@ -94,7 +94,7 @@ class VendorTraits:
     name: str = ""
     """The vendor's."""
     can: Capabilities = field(default_factory=Capabilities)
-    """What the model can do."""
+    """The model's capabilities."""
 
     @property
     def marks_beginnings(self) -> bool:
@@ -102,7 +102,8 @@ class VendorTraits:
         return self.can.writes_cache_unasked and self.cache_marks == "key"
 
     def cache_options(self, cache: PromptCache | None) -> dict[str, Any]:
-        """What OpenAI's protocols say of the cache: a key of requests that begin alike, or that none is written."""
+        """Makes the options of OpenAI's protocols for the cache: a key of requests that begin alike, or that none is
+        written."""
         if cache is None:
             return {}
         if self.marks_beginnings and not cache.is_wanted:

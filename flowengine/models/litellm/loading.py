@@ -194,7 +194,7 @@ async def _close_clients() -> None:
 
 
 LITELLM_LOOP: Final = AsyncioHome("litellm", close=_close_clients, forget=_clients_of)
-"""Where every call of litellm runs: it keeps clients that belong to the loop of their first call."""
+"""The loop in which every call of litellm runs: it keeps clients that belong to the loop of their first call."""
 
 
 @atexit.register

@@ -55,7 +55,7 @@ class _CallSecrets(NamedTuple):
 
     all: Secrets
     keys: Secrets
-    """What is taken out of answers too."""
+    """Those that are taken out of answers too."""
 
 
 def _find_secrets(settings: Mapping[str, Any]) -> _CallSecrets:

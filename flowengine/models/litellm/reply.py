@@ -153,7 +153,7 @@ def _join_thinking(pieces: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str,
 
 
 _SIGNED: Final = frozenset({"type", "thinking", "signature", "data"})
-"""What a block of thinking consists of; litellm adds marks for caches."""
+"""The fields of a block of thinking; litellm adds marks for caches."""
 
 
 def _known_cost(cost: Any, usage: TokenUsage) -> float | None:

@@ -42,7 +42,7 @@ _LONGEST: Final = 12_000
 """Characters of each part that are looked at, half from its head and half from its tail."""
 
 _LABEL: Final = re.compile(r"^[^\n:：]{1,24}[:：]\s*")
-"""What stands before a section of a prompt: `User input: `, `コンテキスト:`."""
+"""The label before a section of a prompt: `User input: `, `コンテキスト:`."""
 
 _FENCED: Final = re.compile(r"<(prompt|result)((?:_\d+)?)>\n?(.*?)\n?</\1\2>", re.DOTALL)
 """How agents set off the texts that are to be judged or routed."""
@@ -62,7 +62,7 @@ class OfflineMaterial:
 
     @cached_property
     def language(self) -> Language:
-        """Of the question and its label: what stands around it may be quoted from anywhere."""
+        """The language of the question and its label: what stands around it may be quoted from anywhere."""
         return language_of(self._find_question or self.system)
 
     @cached_property

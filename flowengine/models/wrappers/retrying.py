@@ -79,7 +79,7 @@ def _after(earlier: Sequence[ModelError]) -> Generator[None]:
 
 
 def add_up_failures(failed: Sequence[ModelError]) -> tuple[Reply | None, int]:
-    """What the failures took, together, and how many attempts may be billed of which no answer came."""
+    """Adds up what the failures took, and how many attempts may be billed of which no answer came."""
     *before, last = sorted(failed, key=lambda each: each.reply is not None)
     return last.reply and _add_failed(last.reply, before), sum(each.unanswered for each in failed)
 
