@@ -106,10 +106,12 @@ function standingText(rows, status, now, retries) {
  * @param {Row[]} rows
  */
 function countStatuses(rows) {
-  const count = (/** @type {Status} */ status) => rows.filter((row) => row.status === status).length;
-  const others = SHARED.statusOrder.filter((status) => status !== "succeeded" && count(status));
-  const head = `${COUNT.format(count("succeeded"))} of ${COUNT.format(rows.length)}`;
-  return [head, ...others.map((status) => `${COUNT.format(count(status))} ${status}`)].join(", ");
+  /** @type {Map<Status, number>} */
+  const counts = new Map();
+  for (const { status } of rows) counts.set(status, (counts.get(status) ?? 0) + 1);
+  const count = (/** @type {Status} */ status) => COUNT.format(counts.get(status) ?? 0);
+  const others = SHARED.statusOrder.filter((status) => status !== "succeeded" && counts.has(status));
+  return [`${count("succeeded")} of ${COUNT.format(rows.length)}`, ...others.map((status) => `${count(status)} ${status}`)].join(", ");
 }
 
 /**

@@ -25,7 +25,7 @@ import { Walk } from "./walk.js";
 
 /** @import { Run } from "./fold.js" */
 /** @import { Palette } from "./palette.js" */
-/** @import { Arrangement, Head, Item, Line, PlainTimes, Token } from "./types.d.ts" */
+/** @import { Arrangement, Head, Item, Line, PlainTimes, RowSource, Token } from "./types.d.ts" */
 
 /** @typedef {"timeline" | "calls" | "events" | "state"} Tab */
 /** @typedef {"first" | "back" | "on" | "last"} Step */
@@ -667,7 +667,7 @@ export class RunPage {
   /**
    * @template {Item} T
    * @param {T[]} items all of them
-   * @param {import("./types.d.ts").RowSource<T>} source those that fit the search
+   * @param {RowSource<T>} source those that fit the search
    */
   showRows(items, source) {
     this.rows.show(source, items.length ? "Nothing fits the search." : NONE[this.tab]);

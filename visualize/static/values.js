@@ -331,8 +331,8 @@ function showChat(messages) {
     if (typeof content === "string") element.append(isMarkdown(content) ? showMarkdown(content) : leafOf(content));
     else if (content !== null && content !== undefined) element.append(showTree(content));
     for (const call of message.tool_calls || []) {
-      const settings = call.function?.arguments ?? call.arguments;
-      element.append(part("key", `→ ${call.function?.name ?? call.name ?? "a tool"}`), showTree(parseJson(settings) ?? settings ?? null));
+      const callArguments = call.function?.arguments ?? call.arguments;
+      element.append(part("key", `→ ${call.function?.name ?? call.name ?? "a tool"}`), showTree(parseJson(callArguments) ?? callArguments ?? null));
     }
     box.append(element);
   }
