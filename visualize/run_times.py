@@ -485,7 +485,7 @@ def _unite(
     def emit(until: float) -> None:
         if until <= at:
             return
-        rank = next((number for number, count in enumerate(open_counts) if count), None)
+        rank = next((number for number, spans in enumerate(open_counts) if spans), None)
         if rank is None:
             stretches.append(Stretch(rest, at, until))
         else:

@@ -141,8 +141,8 @@ class Skeleton:
 
     def level_of(self, site: str) -> SkeletonLevel:
         """The level that a site stands in: the top, or the body of a container."""
-        row = self.sites.get(site)
-        around = None if row is None or row.parent is None else self.sites[row.parent]
+        here = self.sites.get(site)
+        around = None if here is None or here.parent is None else self.sites[here.parent]
         return self.top if around is None or around.body is None else around.body
 
     def levels(self) -> Iterator[tuple[Site | None, SkeletonLevel]]:

@@ -219,14 +219,14 @@ class RowsCommand:
 
     def _run(self, data: DataFile, rows: RowSet, store: JournalStore, pace: BatchPace | None) -> int:
         meter = RowMeter(data.total, quiet=self._reporting.quiet, is_batched=pace is not None)
-        options = self.running.settings
-        settings = {name: value for name, value in options.items() if name not in (*_BOUNDS, "concurrency")}
+        all_settings = self.running.settings
+        settings = {name: value for name, value in all_settings.items() if name not in (*_BOUNDS, "concurrency")}
         runs = RowRuns(
             plan=self.plan,
             store=store,
             rows=rows,
-            concurrency=options.get("concurrency", CONCURRENCY),
-            budget=Budget(**{name: options.get(name) for name in _BOUNDS}),
+            concurrency=all_settings.get("concurrency", CONCURRENCY),
+            budget=Budget(**{name: all_settings.get(name) for name in _BOUNDS}),
             options=RunOptions(settings=settings, labels=self.labels, allow_changed=self.options.allow_changed),
             retry_failed=self.options.retry_failed,
             heard=meter.hear,
@@ -238,8 +238,7 @@ class RowsCommand:
         outputs = list(self.plan.outputs or self.plan.graph.ids)
         output = self.options.output
         output_file = ResultsFile(output, columns=data.columns, outputs=outputs) if output else nullcontext()
-
-        numbers: set[int] = set()
+        numbers: set[int] = set()  # Rows that this go has written.
 
         async def job() -> bool:
             collector = open_collector(store, rows.id, pace, complain)

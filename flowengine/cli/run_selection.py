@@ -131,7 +131,7 @@ def add_filter_options(function: Command) -> Command:
 # --- By name, by filters, or both
 
 
-class Chosen(NamedTuple):
+class SelectedRuns(NamedTuple):
     """The runs that a selection finds in a store."""
 
     runs: Mapping[str, str]
@@ -149,7 +149,7 @@ class Selection(NamedTuple):
     def has_filters(self) -> bool:
         return self.query != RunQuery()
 
-    def choose(self, store: JournalStore, limit: int | None = None) -> Chosen:
+    def choose(self, store: JournalStore, limit: int | None = None) -> SelectedRuns:
         """The runs; a `click.UsageError` where nothing was said of which. `limit`: of those that filters find."""
         has_filters = self.has_filters or limit is not None
         if not self.references and not has_filters:
@@ -161,7 +161,7 @@ class Selection(NamedTuple):
         lister = RunLister(store)
         lines = lister.page(self.query, limit, patience=PATIENCE).lines if has_filters else ()
         words = {line.info.run_id: line.word for line in (*lister.list_named(run_ids), *lines)}
-        return Chosen(words, frozenset(run_ids))
+        return SelectedRuns(words, frozenset(run_ids))
 
 
 def selection(function: Command) -> Command:

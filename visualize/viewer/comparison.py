@@ -58,17 +58,17 @@ def compare_page(*runs: Reading, as_file: bool = False) -> str:
 
 
 def _show_pair(runs: Sequence[Reading], sides: Sequence[RunSide], *, links: bool) -> Iterator[Markup | None]:
-    difference = compare_runs(*sides)
-    rows = {each.path: f"node-{number}" for number, each in enumerate(difference.nodes) if each.differs}
+    comparison = compare_runs(*sides)
+    rows = {each.path: f"node-{number}" for number, each in enumerate(comparison.nodes) if each.differs}
     yield element("h1", "Two runs")
     yield element("div", [_make_side(*each, links=links) for each in zip("AB", runs, strict=True)], class_="two")
-    yield _make_causes(difference, rows)
+    yield _make_causes(comparison, rows)
     yield _make_figures(sides)
-    yield _make_graph(runs, difference, rows)
+    yield _make_graph(runs, comparison, rows)
     inputs = [jsonable(each.inputs) for each in sides]
     yield _make_difference("Inputs", *inputs)
     yield _make_difference("Outputs", *map(outputs_of, sides))
-    yield _make_nodes(sides, difference, rows)
+    yield _make_nodes(sides, comparison, rows)
     yield _make_command(sides)
 
 
@@ -81,16 +81,16 @@ def _make_side(name: str, run: Reading, *, links: bool) -> Markup:
     return element("section", element("h2", f"{name}: ", link, " ", badge(progress.status)), note(words), failed)
 
 
-def _make_causes(difference: RunDifference, rows: dict[str, str]) -> Markup:
+def _make_causes(comparison: RunDifference, rows: dict[str, str]) -> Markup:
     """Lists the likely causes of the difference, each with its explanation."""
-    if difference.first is None and not difference.causes:
+    if comparison.first is None and not comparison.causes:
         return element("section", element("h2", "Nothing that matters differs"))
     where: Child = None
-    if difference.first is not None:
-        link = element("a", difference.first.path, href=f"#{rows[difference.first.path]}")
-        where = note("They differ from ", link, f" on: {', '.join(difference.first.differs)}.")
-    items = [element("li", _show_cause(each)) for each in difference.causes[:_MAX_CAUSES]]
-    more = len(difference.causes) - len(items)
+    if comparison.first is not None:
+        link = element("a", comparison.first.path, href=f"#{rows[comparison.first.path]}")
+        where = note("They differ from ", link, f" on: {', '.join(comparison.first.differs)}.")
+    items = [element("li", _show_cause(each)) for each in comparison.causes[:_MAX_CAUSES]]
+    more = len(comparison.causes) - len(items)
     return element(
         "section",
         element("h2", "Likely causes" if items else "No cause was found"),
@@ -135,9 +135,9 @@ _FIGURES: Final[Sequence[tuple[str, str, Callable[[Any], str]]]] = (
 """Title, field of `Figures`, and how it is told."""
 
 
-def _make_graph(runs: Sequence[Reading], difference: RunDifference, rows: dict[str, str]) -> Markup:
+def _make_graph(runs: Sequence[Reading], comparison: RunDifference, rows: dict[str, str]) -> Markup:
     sites: dict[str, str] = {}
-    for each in difference.nodes:
+    for each in comparison.nodes:
         row = each.b or each.a
         if each.differs and row is not None:
             sites.setdefault(row.spot.site, rows[each.path])
@@ -162,20 +162,20 @@ def _make_difference(title: str, a: Any, b: Any) -> Markup:
     return element("section", element("h2", f"{title}: different"), difference(a, b))
 
 
-def _make_nodes(sides: Sequence[RunSide], difference: RunDifference, rows: dict[str, str]) -> Markup:
-    nodes = difference.nodes
+def _make_nodes(sides: Sequence[RunSide], comparison: RunDifference, rows: dict[str, str]) -> Markup:
+    nodes = comparison.nodes
     if len(nodes) > _MAX_LISTED:
         nodes = sorted(nodes, key=lambda each: not each.differs)[:_MAX_LISTED]
     titles = ("Node", "A", "B", "Differs in", "Took A", "Took B", "Δ time", "Δ cost", "Δ tokens")
     head = element("tr", [element("th", each) for each in titles])
     body = [element("tr", [element("td", cell) for cell in _make_cells(sides, each)], id=rows.get(each.path),
                     class_="differs" if each.differs else None) for each in nodes]  # fmt: skip
-    count = sum(1 for each in difference.nodes if each.differs)
+    count = sum(1 for each in comparison.nodes if each.differs)
     return element(
         "section",
-        element("h2", f"Nodes: {count:,} of {len(difference.nodes):,} differ"),
+        element("h2", f"Nodes: {count:,} of {len(comparison.nodes):,} differ"),
         element("div", element("table", element("thead", head), element("tbody", body)), class_="scrolls", tabindex=0),
-        list(_list_outputs(difference.nodes)),
+        list(_list_outputs(comparison.nodes)),
     )
 
 
@@ -241,8 +241,8 @@ def _list_runs(runs: Sequence[Reading], sides: Sequence[RunSide], *, links: bool
     first: Figures = figures_of(sides[0])
     for run, side in zip(runs, sides, strict=True):
         own, is_first = figures_of(side), side is sides[0]
-        difference = None if is_first else compare_runs(sides[0], side)
-        causes = [] if difference is None else [each.title for each in difference.causes]
+        comparison = None if is_first else compare_runs(sides[0], side)
+        causes = [] if comparison is None else [each.title for each in comparison.causes]
         outputs = outputs_of(side)
         yield [
             element("a", run.run_id, href=run_url(run.run_id)) if links else run.run_id,
@@ -257,6 +257,6 @@ def _list_runs(runs: Sequence[Reading], sides: Sequence[RunSide], *, links: bool
             delta_text(first.tokens, own.tokens, "{:,}".format),
             f"{own.calls:,}",
             element("ul", [element("li", each) for each in causes[:5]], class_="causes") if causes else "",
-            "" if difference is None or difference.first is None else difference.first.path,
+            "" if comparison is None or comparison.first is None else comparison.first.path,
             "" if outputs is None else preview(outputs),
         ]

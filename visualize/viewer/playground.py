@@ -81,15 +81,15 @@ OPTION_LABELS: Final[Mapping[str, str]] = {
 def playground_page(shown_page: PlaygroundPage, acting: Acting, once: str) -> str:
     """The page; its form posts to its own address, with `do` = `ask` or `keep`."""
     it = shown_page
-    choice = next((each for each in it.tries if each.is_chosen), None)
+    attempt = next((each for each in it.tries if each.is_chosen), None)
     head = element("p", element("a", f"{it.node} of run {it.run_id}", href=run_url(it.run_id, it.node)), class_="note")
     main = element(
         "main",
         element("h1", "Playground"),
         head,
         note(it.problem, kind="bad") if it.problem else None,
-        _make_answers(it, choice) if choice is not None else None,
-        element("div", _make_recorded(it, is_answered=choice is not None), _make_form(it, acting, once), class_="two"),
+        _make_answers(it, attempt) if attempt is not None else None,
+        element("div", _make_recorded(it, is_answered=attempt is not None), _make_form(it, acting, once), class_="two"),
         _list_tries(it) if it.tries else None,
         class_="wide playground",
     )

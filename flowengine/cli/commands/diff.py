@@ -200,9 +200,6 @@ def command(references: Sequence[str], as_json: bool, html: str | None, unmasked
 
 
 def _make_page(recorded: Sequence[Sequence[Event]]) -> bytes:
-    from visualize.viewer import (
-        Reading,
-        compare_page,  # Pages are made for this option alone.
-    )
+    from visualize.viewer import Reading, compare_page  # Pages are made for this option alone.
 
     return compare_page(*map(Reading, recorded), as_file=True).encode()

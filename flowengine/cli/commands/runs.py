@@ -40,10 +40,10 @@ def remove(selected: Selection, force: bool, dry_run: bool, store: str | None) -
     if force and not selected.references:
         raise click.UsageError("--force goes with a RUN: filters remove only what has ended")
     with open_journal(store) as journal:
-        selection = selected.choose(journal)
+        selected_runs = selected.choose(journal)
         failed = 0
-        for run_id, word in selection.runs.items():
-            is_named, has_ended = run_id in selection.named_ids, word in ENDED
+        for run_id, word in selected_runs.runs.items():
+            is_named, has_ended = run_id in selected_runs.named_ids, word in ENDED
             try:
                 if not has_ended and not (force and is_named):
                     raise StoreUnavailableError(f"run '{run_id}' has not ended, it is {word}")
@@ -54,7 +54,7 @@ def remove(selected: Selection, force: bool, dry_run: bool, store: str | None) -
                 complain(f"left: {error}")
                 continue
             complain(f"{'would remove' if dry_run else 'removed'} {run_id}")
-    if not selection.runs:
+    if not selected_runs.runs:
         complain("there is nothing to remove")
     return 1 if failed else 0
 
@@ -131,9 +131,11 @@ def _act_on_runs(
         from flowengine.runtime.queue import open_queue, queue_store  # Needs its extra.
 
         place = queue_store(journal)
-        selection = selected.choose(place)
+        selected_runs = selected.choose(place)
         runs = {
-            run_id: word for run_id, word in selection.runs.items() if run_id in selection.named_ids or word in matching
+            run_id: word
+            for run_id, word in selected_runs.runs.items()
+            if run_id in selected_runs.named_ids or word in matching
         }
 
         async def act_on_all() -> int:
