@@ -21,13 +21,13 @@ class Spacing(NamedTuple):
     in_row: int = 24
     """Boxes in one row, at most."""
     boxes: float = 24.0
-    """Between two boxes of a row."""
+    """The gap between two boxes of a row."""
     lane: float = 14.0
     """Width that an edge takes where it passes a row."""
     rows: float = 52.0
-    """Between two rows."""
+    """The gap between two rows."""
     straight: float = 40.0
-    """From a box to the border of its row from which on an edge runs straight there, beside what is higher."""
+    """The way from a box to the border of its row from which on an edge runs straight there, beside what is higher."""
     sweeps: int = 4
     bends: int = 40_000
     """Bends in all edges together; beyond it long edges are straight."""

@@ -34,12 +34,12 @@ def _ask(ctx: click.Context, param: click.Parameter, is_given: bool) -> None:
 
 
 def is_debugging() -> bool:
-    """By --debug, or by FLOWENGINE_DEBUG=1."""
+    """Tells whether more was asked for: by --debug, or by FLOWENGINE_DEBUG=1."""
     return _IS_ASKED.get() or os.environ.get("FLOWENGINE_DEBUG", "") not in ("", "0")
 
 
 def watch_loop_if_debugging(tell: Callable[[str], object] = complain) -> AbstractContextManager[None]:
-    """Entered inside of the event loop that is to be watched."""
+    """Watches the event loop inside of which it is entered, where more was asked for."""
     if not is_debugging():
         return nullcontext()
     from flowengine.runtime import watch_this_loop  # Nobody else needs it.
