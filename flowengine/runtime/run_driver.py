@@ -6,6 +6,7 @@ on its way is let end for a while; what is left is put back, and called running 
 
 from __future__ import annotations
 
+import os
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Sequence
 from math import ceil
@@ -16,7 +17,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from flowengine.engine import JournalStore
-from flowengine.errors import FlowEngineError, RunError
+from flowengine.errors import FlowEngineError, RunBusyError, RunError
 from flowengine.runtime.driven_run import DrivenRun
 from flowengine.runtime.run import Run
 from flowengine.runtime.run_feed import RunFeed
@@ -131,8 +132,9 @@ class RunDriver:
             )
 
     def reserve(self, run_id: str, flow: str, caller: str = "") -> DrivenRun:
-        """Take a run that is not at work here; it has to be launched or released."""
-        assert run_id not in self._driven, "the caller has looked"
+        """Takes a run, which has to be launched or released; `RunBusyError` where it is at work here already."""
+        if run_id in self._driven:
+            raise RunBusyError(f"run '{run_id}' is being written by this server", f"process {os.getpid()}")
         driven = self._driven[run_id] = DrivenRun(
             run_id, flow, self._store, lambda: self.running < 2, caller, retells=self.retells
         )

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from flowengine.core import EMPTY
 from flowengine.engine import RunStarted
-from flowengine.errors import RunBusyError
+from flowengine.errors import JournalError
 from flowengine.flow import Flow
 from flowengine.runtime import Admission, DrivenRun, Live, RunOptions, Work
 from flowengine.runtime.local import local
@@ -75,7 +75,7 @@ class LibraryRuns(RunService):
         new_id = local.new_run_id() if run_id is None else run_id
         options = RunOptions(run_id=new_id, session=session, reuse=earlier, settings=settings, labels=labels)
         if not await self.begin(RunStart(new_id, flow, inputs, options), queue=queue):
-            raise RunBusyError(f"run '{new_id}' is being written by this server", f"process {os.getpid()}")
+            raise JournalError(f"run '{new_id}' exists already; resume it, or choose another id")
         return new_id
 
     async def perform(self, run_id: str, flow: str, work: Work) -> None:

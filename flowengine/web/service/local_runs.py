@@ -6,7 +6,6 @@ It also goes on with runs that a server of the store has left, and with those wh
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -125,8 +124,6 @@ class LocalRuns:
         """Begin work on a run that no process writes; raises what it raises before anything of it is in the store."""
         if self._driver.is_stopping:
             self._driver.admit()
-        if self._driver.drives(run_id):
-            raise RunBusyError(f"run '{run_id}' is being written by this server", f"process {os.getpid()}")
         await self._launch(self._driver.reserve(run_id, flow), work)
 
     async def fork(self, flow: Flow, run_id: str, node: str, options: RunOptions, **how: Any) -> None:
@@ -205,7 +202,7 @@ class LocalRuns:
         driven = self._driver.reserve(run_id, flow.name, labels_of(started).get(CALLER, ""))
         try:
             driven.journal = driven.store.open(run_id)
-            driven.journal.read()
+            driven.journal.read()  # Its feed counts on from there; a record that is damaged is refused here.
         except BaseException:
             self._driver.release(driven)
             raise

@@ -137,6 +137,13 @@ def test_a_flow_with_errors_has_them_all_in_the_problem(server: Served):
     assert problem["diagnostics"][0]["code"].startswith("FE")
 
 
+def test_an_id_is_good_for_one_run_also_while_that_goes_on(server: Served):
+    body = {"flow": "sleep", "run_id": "mine"}
+    check(server, "POST", "/api/runs", "startRun", 201, body)
+    assert "exists already" in check(server, "POST", "/api/runs", "startRun", 409, body)["detail"]
+    check(server, "POST", "/api/runs/mine/cancel", "cancelRun", 200)
+
+
 def test_a_run_of_this_process_is_cancelled(server: Served):
     run_id = server.post("/api/runs", {"flow": "sleep"}, 201)["run_id"]
     assert check(server, "GET", f"/api/runs/{run_id}", "getRun", 200)["driven_here"] is True
