@@ -6,13 +6,14 @@ It also goes on with runs that a server of the store has left, and with those wh
 from __future__ import annotations
 
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from math import inf
 from time import time
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 import anyio
 import anyio.to_thread
@@ -65,20 +66,20 @@ class RunStart(NamedTuple):
     options: RunOptions
 
 
-class FlowSource(Protocol):
+class FlowSource(ABC):
     """Knows the flows that a server has, and which runs of its store are its own."""
 
+    @abstractmethod
     async def find_flow(self, started: RunStarted, model: str | None = None) -> Flow | None:
         """The flow that a run goes on with; None where it is not here."""
-        ...
 
     def has_flow(self, name: str) -> bool:
         """Tells whether a run of a flow of this name may be its own; asked before the run is read."""
-        ...
+        return True
 
+    @abstractmethod
     def owns(self, started: RunStarted) -> bool:
         """Tells whether a server of this kind began the run, so that one goes on with it by itself."""
-        ...
 
 
 class LocalRuns:

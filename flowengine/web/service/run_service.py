@@ -18,12 +18,11 @@ from anyio.abc import TaskGroup
 from flowengine.core import EMPTY
 from flowengine.engine import Event, JournalStore, RunFinished, RunStarted
 from flowengine.errors import FlowNotFoundError, JournalError, RunBusyError
-from flowengine.flow import Flow
 from flowengine.journal import answer
 from flowengine.runtime import DEFAULTS, Admission, RunDriver, RunOptions, StoppingError, settings_of
 from flowengine.runtime.local import local
 from flowengine.runtime.queue import queue_of
-from flowengine.web.service.local_runs import LocalRuns, RunStart, log_failure
+from flowengine.web.service.local_runs import FlowSource, LocalRuns, RunStart, log_failure
 from flowengine.web.service.outcomes import start_of
 from flowengine.web.service.run_follower import RunFollower
 
@@ -39,7 +38,7 @@ class TakenAnswer(NamedTuple):
     """Whether the run goes on now; else the answer is kept for the process that has its flow."""
 
 
-class RunService:
+class RunService(FlowSource):
     """The runs of one store: `async with service`. One event loop uses it; subclasses know which flows there are."""
 
     wakes: bool = True
@@ -59,20 +58,6 @@ class RunService:
         self.follower = RunFollower(store, self.driver.feed_of, self.driver.drives, retells=self.retells)
         self._local = LocalRuns(store, self, self.driver, self.follower)
         self._grace = grace
-
-    # --- What subclasses know
-
-    async def find_flow(self, started: RunStarted, model: str | None = None) -> Flow | None:
-        """The flow that a run goes on with; None where it is not here."""
-        raise NotImplementedError
-
-    def has_flow(self, name: str) -> bool:
-        """Tells whether a run of a flow of this name may be its own; asked before the run is read."""
-        return True
-
-    def owns(self, started: RunStarted) -> bool:
-        """Tells whether a service of this kind began the run, so that one goes on with it by itself."""
-        raise NotImplementedError
 
     # --- Its life
 
