@@ -167,7 +167,7 @@ class _Reader:
         self._referents: list[Any] = []
         """The values with a number: they live on, so that nothing else comes to have their `id`."""
         self._modules: set[tuple[int, frozenset[str] | None]] = set()
-        """What has been read of which module: they may lead to one another."""
+        """The modules that were read, with the names that were looked up in them: they may lead to one another."""
         self._waiting: deque[_Lead] = deque()
         self._pieces = 0
 

@@ -176,8 +176,8 @@ class Notifier(Protocol):
         ...
 
     def find_unset(self, *, all_channels: bool) -> Sequence[str]:
-        """Returns the variables that are not set, without which nobody is told; of those that are told of every
-        question, or of all."""
+        """Returns the unset variables without which nobody is told: those of all channels, or of the channels that
+        every question goes to."""
         ...
 
 
@@ -259,8 +259,8 @@ class CompiledFlow:
 
     @property
     def untold_notice(self) -> str | None:
-        """Says which variables nobody is told of the flow's questions without; None where all are set, or it asks
-        nothing."""
+        """Names the unset variables without which nobody hears of the flow's questions; None where all are set, or it
+        asks nothing."""
         nodes = self.all_nodes.values()
         names_own = any(each.tells_people for each in nodes)
         if self.notifier is None or not (names_own or any(each.asks_by_default for each in nodes)):

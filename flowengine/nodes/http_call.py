@@ -34,7 +34,7 @@ EFFECTS: Final[Mapping[str, Effect]] = {
 """Method → what a request does outside, where the author says nothing else."""
 
 _INLINE: Final = 16_384
-"""Bytes of an answer that is read without a thread."""
+"""The most bytes of an answer that is worked on without a thread."""
 _MAX_VALUE: Final = 1_000_000
 """Bytes of an answer's body that is a value; a longer one becomes a file."""
 
@@ -160,7 +160,7 @@ def _explain_file(answer: Answer) -> str:
 
 
 async def _work_on(answer: Answer, work: Callable[[T], Any], argument: T) -> Any:
-    """What the work gives; of a long answer beside the event loop, which goes on with other runs meanwhile."""
+    """Does the work on an answer: a long one beside the event loop, which goes on with other runs meanwhile."""
     if len(answer.content) <= _INLINE:
         return work(argument)
     return await anyio.to_thread.run_sync(work, argument)

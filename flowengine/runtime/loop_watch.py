@@ -91,7 +91,7 @@ class _Watch:
         return perf_counter(), thread_time()
 
     def _tell_late_beat(self) -> None:
-        """In the loop."""
+        """Runs in the loop."""
         (since, worked), self._beat = self._beat, self._now()
         seconds, cpu_seconds = self._beat[0] - since, self._beat[1] - worked
         counts, self._place_counts = self._place_counts, Counter()
@@ -100,7 +100,7 @@ class _Watch:
             self._tell(LoopHold(seconds, cpu_seconds, places))
 
     def _look_on(self) -> None:
-        """In the thread beside it."""
+        """Runs in the thread beside it."""
         while not self._has_ended.wait(max(_PAUSE, self._beat[0] + self._limit - perf_counter())):
             since, counts = self._beat[0], self._place_counts
             places = _find_places(vars(sys)["_current_frames"]().get(self._watched))
@@ -111,7 +111,7 @@ class _Watch:
 
 
 def _call_again_and_again(call: Callable[[], None]) -> Callable[[], None]:
-    """Has the loop that runs the caller make a call as often as it can, with a pause each time; what ends that."""
+    """Makes a call in the caller's loop as often as that can, with a pause each time; returns what ends that."""
     trio: Any = sys.modules.get("trio")
     if trio is not None and trio.lowlevel.in_trio_run():  # first: trio may be a guest inside an asyncio loop
         scope = trio.CancelScope()
@@ -136,7 +136,7 @@ def _call_again_and_again(call: Callable[[], None]) -> Callable[[], None]:
 
 
 def _find_places(frame: FrameType | None) -> tuple[str, ...]:
-    """The calls that decide, the innermost first; none where the loop waits for something to do."""
+    """Returns the calls that hold the loop, the innermost first; none where it waits for something to do."""
     if frame is None or frame.f_code.co_name in _WAITS:
         return ()
     places: list[str] = []

@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 
 
 class UnknownServerError(DefinitionError):
-    """There is no server of that name; `names`: those that are named."""
+    """There is no server of that name; `names`: the servers that there are."""
 
     def __init__(self, name: str, names: Sequence[str]) -> None:
         super().__init__(f"there is no MCP server '{name}' in the file or its project")
@@ -259,7 +259,7 @@ def _check_tool_names(spec: FlowSpec, define: Define, project: Project, report: 
 
 
 def _list_skill_tools(project: Project, folders: Sequence[str], locale: str) -> Sequence[str]:
-    """The tools that skills bring; of those that cannot be read that which all have."""
+    """Returns the tools that skills bring; where they cannot be read, those that any skill brings."""
     # Few agents have skills and tools of their own.
     from flowengine.agents.skills import SkillStore, list_tools, skill_messages
 

@@ -30,7 +30,7 @@ from flowengine.importers.source_tree import SourceError, SourceTree
 _MARKS: Final = frozenset(
     {"agent", "task", "crew", "llm", "tool", "before_kickoff", "after_kickoff", "output_pydantic"}
 )
-_REWRITTEN: Final = (
+_CHANGEABLE: Final = (
     "output_file",
     "expected_output",
     "async_execution",
@@ -38,7 +38,7 @@ _REWRITTEN: Final = (
     "output_json",
     "output_pydantic",
 )
-"""Settings of a task that code can set on one that is made, by names that nothing else has."""
+"""Settings that code can change on a task that is made, by names that nothing else has."""
 
 
 class PythonFiles:
@@ -254,11 +254,11 @@ def config_key(node: ast.expr | None) -> str | None:
 
 
 def find_rewrites(files: PythonFiles) -> Iterator[tuple[str, SourcePlace]]:
-    """The settings of tasks that code sets on ones that are made, and where: what they say then is known at a run only.
+    """Finds where code changes a setting of a task that is made: its new value is known at a run only.
 
-    What a class keeps of its own under such a name is none.
+    An attribute that a class has of its own under such a name does not count.
     """
-    for key in _REWRITTEN:
+    for key in _CHANGEABLE:
         for file in files.names:
             source = files.parse_file(file, key)
             if source is None:

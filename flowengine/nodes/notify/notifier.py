@@ -114,7 +114,7 @@ class PeopleNotifier:
         return deliveries
 
     def find_unset(self, *, all_channels: bool) -> Sequence[str]:
-        """Returns the variables that are not set, without which nobody is told."""
+        """Returns the unset variables without which nobody is told."""
         channels = self.settings.channels
         selection = (
             channels if all_channels else {name: channels[name] for name in self.settings.default if name in channels}

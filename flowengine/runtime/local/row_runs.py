@@ -418,7 +418,7 @@ def _has_stand_in(events: Sequence[Event]) -> bool:
 
 
 def _sum_working_seconds(events: Sequence[Event]) -> float:
-    """From the beginning of a run to its end, without the time before each resumption."""
+    """Sums the seconds from the beginning of a run to its end, without the time before each resumption."""
     idle = sum(after.at - before.at for before, after in pairwise(events) if type(after) is RunResumed)
     return max(0.0, events[-1].at - events[0].at - idle)
 

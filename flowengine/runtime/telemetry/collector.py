@@ -78,7 +78,7 @@ class Collector:
         spans, arrived = self._gathered.spans, 0
         for begin in range(0, len(spans), _BATCH):
             batch = spans[begin : begin + _BATCH]
-            if not _takes(self._span_exporter, batch) or self._traces.is_elsewhere():
+            if not _export(self._span_exporter, batch) or self._traces.is_elsewhere():
                 self.problem, self.is_lost = self._traces.problem(), True
                 break
             rejected, why = self._traces.count_rejected()
@@ -91,12 +91,12 @@ class Collector:
         data = self._reader.get_metrics_data()
         if data is None:
             return
-        if not _takes(self._metric_exporter, data) or self._metrics.is_elsewhere():
+        if not _export(self._metric_exporter, data) or self._metrics.is_elsewhere():
             self.metrics_problem = self._metrics.problem()
 
 
-def _takes(exporter: Any, data: Any) -> bool:
-    """Sends with an exporter. Until version 1.40 of OpenTelemetry it lets the error of a request out."""
+def _export(exporter: Any, data: Any) -> bool:
+    """Sends data; tells whether it arrived. Until OpenTelemetry 1.40 an exporter lets the error of a request out."""
     try:
         return exporter.export(data) in (SpanExportResult.SUCCESS, MetricExportResult.SUCCESS)
     except requests.RequestException:
