@@ -89,7 +89,6 @@ from .json_values import refusing_no_json as refusing_no_json
 from .json_values import to_json_fields as to_json_fields
 from .json_values import to_json_value as to_json_value
 from .json_values import write_json as write_json
-from .locale import LOCALES as LOCALES
 from .locale import Messages as Messages
 from .locale import load_messages as load_messages
 from .media_types import OTHER as OTHER

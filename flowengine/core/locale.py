@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import cache
 from importlib.resources import files
 from typing import Final, cast
 
@@ -38,12 +38,12 @@ class Messages:
         return {key.removeprefix(prefix): text for key, text in self.texts.items() if key.startswith(prefix)}
 
 
-@lru_cache(maxsize=len(LOCALES))
-def load_messages(locale: str) -> Messages:
-    """The catalogue of a locale; an unknown one is a `DefinitionError`."""
+@cache
+def load_messages(locale: str, room: str = "flowengine.core") -> Messages:
+    """The catalogue of a locale, among those of a room; an unknown one is a `DefinitionError`."""
     if locale not in LOCALES:
         raise DefinitionError(f"unknown locale {locale!r}; there are {', '.join(LOCALES)}")
-    source = files("flowengine.core").joinpath("locales", f"{locale}.toml").read_text(encoding="utf-8")
+    source = files(room).joinpath("locales", f"{locale}.toml").read_text(encoding="utf-8")
     sections = cast("dict[str, dict[str, str]]", tomllib.loads(source))
     return Messages(
         locale, {f"{section}.{key}": text for section, texts in sections.items() for key, text in texts.items()}

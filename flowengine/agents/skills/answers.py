@@ -6,28 +6,20 @@ given, to be read one at a time.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from importlib.resources import files
-from typing import Final, NamedTuple, cast
+from typing import Final, NamedTuple
 
 from flowengine.agents.skills.outline import LONG_TEXT, Outline, Section
 from flowengine.agents.skills.sandbox import Outcome, ScriptLimits
 from flowengine.agents.skills.skill import Skill
-from flowengine.core import LOCALES, Messages
-from flowengine.errors import DefinitionError
+from flowengine.core import Messages, load_messages
 from flowengine.models import count_tokens, estimate_tokens, fence
 
 
-@lru_cache(maxsize=len(LOCALES))
 def skill_messages(locale: str) -> Messages:
-    """The texts of a locale, by `section.key`; an unknown one is a `DefinitionError`."""
-    if locale not in LOCALES:
-        raise DefinitionError(f"unknown locale {locale!r}; there are {', '.join(LOCALES)}")
-    source = files("flowengine.agents.skills").joinpath("locales", f"{locale}.toml").read_text(encoding="utf-8")
-    sections = cast("dict[str, dict[str, str]]", tomllib.loads(source))
-    return Messages(locale, {f"{name}.{key}": text for name, each in sections.items() for key, text in each.items()})
+    """The texts of a locale for the tools of skills; an unknown one is a `DefinitionError`."""
+    return load_messages(locale, "flowengine.agents.skills")
 
 
 # --- The list of skills
