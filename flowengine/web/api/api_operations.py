@@ -31,7 +31,7 @@ class Parameter:
 
 
 class ApiAnswer(NamedTuple):
-    """What a status means."""
+    """The meaning of a status."""
 
     description: str
     content: Mapping[str, Schema] = EMPTY
@@ -68,14 +68,14 @@ def problems(described: Mapping[int, str]) -> dict[int, ApiAnswer]:
 
 
 BODY_PROBLEMS: Final[Mapping[int, ApiAnswer]] = problems(UNREADABLE_BODY)
-"""What an operation that takes a body may answer."""
+"""Answers that any operation with a body may give."""
 
 
 # --- What every door does with runs
 
 
 class RunAnswers(NamedTuple):
-    """What a door answers with where an operation on a run was done, and what it takes beside the run's id."""
+    """One door's answers to an operation on a run that was done, and its parameters beside the run's id."""
 
     answers: Mapping[int, ApiAnswer]
     parameters: Sequence[Parameter] = ()

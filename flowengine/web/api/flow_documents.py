@@ -138,7 +138,7 @@ EVERY_PROBLEM: Final[Mapping[int, str]] = {
     500: "Something went wrong; the server's log says more.",
     503: "The store cannot be used now, or the server stops.",
 }
-"""What any operation may answer."""
+"""Problems that any operation may answer with, by status."""
 _CALL_PARAMETERS: Final = (
     Parameter(
         "Idempotency-Key", "The run: the same key with the same inputs finds the run that there is.", "header",

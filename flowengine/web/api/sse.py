@@ -119,7 +119,7 @@ async def _encode(runs: LibraryRuns, run_id: str, after: int, form: EventForm) -
 
 
 def read_position(request: Request) -> int:
-    """Where a follower begins: what a browser that comes again has last wins over the address."""
+    """Returns the position at which a follower begins; `Last-Event-ID`, of one that comes again, wins over `after`."""
     after, last = request.query_params.get("after", "0"), request.headers.get("last-event-id")
     for text in (after, *([] if last is None else [last])):
         if not (text.isascii() and text.isdecimal()) or len(text) > 9:

@@ -1,4 +1,4 @@
-"""What stands behind `flowengine.client`: the clients, and their two ways to runs. Begin with `clients`."""
+"""Implements `flowengine.client`: the clients, and their two ways to runs. Begin with `clients`."""
 
 from flowengine.core.lazy_face import open_face
 

@@ -65,8 +65,8 @@ class RunProgress:
 
     node: str = ""
     state: str = ""
-    """Of the node: `running`, `succeeded`, `failed`, `skipped` or `cancelled`; empty where text is told."""
+    """The node's state: `running`, `succeeded`, `failed`, `skipped` or `cancelled`; empty where text is told."""
     text: str = ""
-    """What the node's agent writes."""
+    """A piece of the text that the node's agent writes."""
     run: CalledRun | None = None
     """At the end: how the run stands."""

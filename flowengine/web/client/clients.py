@@ -173,7 +173,7 @@ class Client:
         flows: Iterable[Flow | str | PathLike[str]] = (),
         by: str = "",
     ) -> None:
-        """As `AsyncClient`."""
+        """Takes the arguments of `AsyncClient`."""
         self._client = AsyncClient(base_url, key=key, flows=flows, by=by)
         self._stack = ExitStack()
         self._portal: BlockingPortal | None = None
@@ -205,7 +205,7 @@ class Client:
     list_runs = _sync(AsyncClient.list_runs)
 
     def follow(self, run_id: str) -> Generator[RunProgress]:
-        """As `AsyncClient.follow`."""
+        """Yields like `AsyncClient.follow`."""
         queue = SimpleQueue[RunProgress | Exception | None]()
 
         async def pump() -> None:

@@ -175,7 +175,7 @@ class ServerParts(NamedTuple):
     acts: LibraryRuns
     keys: AccessKeys
     by: str
-    """Who answers in the pages."""
+    """Name of the person who answers in the pages."""
     options: Sequence[str] = ()
     """Options with which a command finds the same store."""
     read_only: bool = False

@@ -64,7 +64,7 @@ class McpSettings:
     on_cancel: OnCancel = "cancel"
     """Whether the run of a cancelled call is cancelled or goes on."""
     by: str = ""
-    """Who answers, where no key tells it."""
+    """Name of the person who answers, where no key tells it."""
 
 
 def make_mcp_server(

@@ -240,7 +240,7 @@ _FIELD_RULES: Final[Mapping[str, Sequence[str]]] = {
     "boolean": (),
     "array": ("minItems", "maxItems"),
 }
-"""What a client's form knows of a field, by its type; the rest is checked when the answer comes."""
+"""Type of a field → the rules that a client's form knows; the rest is checked when the answer comes."""
 _FORMATS: Final = frozenset({"email", "uri", "date", "date-time"})
 
 

@@ -65,7 +65,7 @@ class ChatRun(NamedTuple):
     """The position from which on the events are this message's."""
     is_new: bool
     unclear: Sequence[Question] = ()
-    """What the run waits for still, since the message was no clear answer."""
+    """Questions that stay open, since the message was no clear answer."""
 
 
 def _inputs_of_chat(

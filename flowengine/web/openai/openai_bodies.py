@@ -310,7 +310,7 @@ def chat_completion(answer: ChatAnswer) -> Mapping[str, Any]:
 
 
 class ResponseSettings(NamedTuple):
-    """What a call says of its response; kept with the run where the response is stored."""
+    """The settings of a response that its call names; kept with the run where the response is stored."""
 
     metadata: Mapping[str, str]
     previous: str | None = None

@@ -28,7 +28,7 @@ class About(NamedTuple):
 
     name: str
     path: str
-    """As it is shown; of a flow built in Python, a word that says so."""
+    """The path as it is shown; a word that says so for a flow built in Python."""
     description: str = ""
     source: str | None = None
     problems: Sequence[Diagnostic] = ()

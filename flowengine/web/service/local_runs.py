@@ -151,7 +151,7 @@ class LocalRuns:
             raise driven.failure
 
     def listener(self, driven: DrivenRun, *, tokens: bool = False) -> Live:
-        """Who hears what the agents of a run write. `tokens`: somebody follows the run from its start."""
+        """Returns the listener for what agents of a run write. `tokens`: somebody follows the run from its start."""
         return driven.feed.hear_token if tokens or self._driver.retells else unheard
 
     async def _write_start(self, start: RunStart, driven: DrivenRun) -> None:

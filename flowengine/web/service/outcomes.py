@@ -94,7 +94,7 @@ class RunOutcome(NamedTuple):
     error: ErrorInfo | None
     failed_node: str | None
     questions: Sequence[Question]
-    """What it waits for."""
+    """The questions that it waits with."""
     caller: str | None
 
     @property

@@ -32,7 +32,7 @@ class PersonsAnswer(NamedTuple):
     choice: str
     comment: str = ""
     values: Any = None
-    """What was filled in."""
+    """The values of the question's form."""
 
 
 def read_given_answer(place: str, value: Any, form: str) -> tuple[str, PersonsAnswer]:

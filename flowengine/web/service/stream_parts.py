@@ -133,9 +133,9 @@ class PartReader:
         self._texts: dict[str, str] = {}
         """Node → the id of its text that is open."""
         self._tools: dict[str, str] = {}
-        """What tells a call apart → its id, of those that are open."""
+        """Key of a tool call that is open → its id."""
         self._answer_so_far = ""
-        """What was told of the answer, since it began last."""
+        """The answer's text since it began last."""
         self._count = 0
         self._tokens = TokenCounts()
 

@@ -51,7 +51,7 @@ AG_UI_INPUT: Final[Mapping[str, Any]] = {
         },
     },
 }
-"""What a client's `RunAgentInput` must have, as far as it is read here."""
+"""Schema of a client's `RunAgentInput`, as far as it is read here."""
 
 
 class AgUiEncoder:

@@ -43,7 +43,7 @@ AI_SDK_INPUT: Final[Mapping[str, Any]] = {
         "inputs": {"type": "object"},
     },
 }
-"""What `useChat` posts, as far as it is read here."""
+"""Schema of the body that `useChat` posts, as far as it is read here."""
 
 
 class AiSdkEncoder:
