@@ -56,11 +56,7 @@ races, whose calls are not the same each time. `team_memory` has a test of its o
 
 SAMPLES: Final[Mapping[str, Mapping[str, Any]]] = {
     "call_tools": {"order": "A-17", "reason": "broken"},
-    "channel_reply": {
-        "text": "Bot, when is the release?",
-        "remember": False,
-        "at": "2025-03-01T09:00:00+00:00",
-    },
+    "channel_reply": {"text": "Bot, when is the release?", "at": "2025-03-01T09:00:00+00:00"},
     "content_route": {"topic": "Markets, sales and the strategy of a shop"},
     "draft_evaluate_improve": {"facts": "The shop moves on 3 May. Parking is free. Old vouchers stay valid."},
     "draft_until_good": {"topic": "Bees make honey. They fly. They dance."},
@@ -119,9 +115,9 @@ def flow_of(name: str) -> Flow:
 
 def load_all() -> None:
     """What the processes have before they begin: the flows, and whatever the first run of each imports."""
+    os.environ["CHANNEL_MEMORY"] = ":memory:"
     for name, inputs in _INPUTS.items():
-        given = {**inputs, "store": ":memory:"} if "store" in inputs else inputs
-        flow_of(name).run_sync(given)
+        flow_of(name).run_sync(inputs)
 
 
 def go_on(name: str, moment: str = "", at: int = 0) -> Any:
@@ -159,7 +155,8 @@ def by_command(argv: list[str], moment: str = "", at: int = 0) -> None:
 
 
 def listen() -> None:
-    """Write down what the model is asked, as it answers."""
+    """Write down what the model is asked, as it answers; what a sample remembers is kept in this folder too."""
+    os.environ["CHANNEL_MEMORY"] = "channel.db"
     complete = OfflineModel.complete
 
     async def told(self: OfflineModel, request: Request) -> Reply:
@@ -360,11 +357,7 @@ def next_words(folder: Path, name: str) -> list[str]:
     options = ["--store", "runs.db", "--json"]
     events = events_of(folder)
     if not events:
-        given = [
-            word
-            for key, value in _INPUTS[name].items()
-            for word in ("-i", f"{key}={str(value).lower() if isinstance(value, bool) else value}")
-        ]
+        given = [word for key, value in _INPUTS[name].items() for word in ("-i", f"{key}={value}")]
         return ["run", str(ROOT / "flows" / f"{name}.yaml"), "--run-id", "r1", *given, *options]
     if isinstance(events[-1], RunFinished) and open_questions(events):
         answer = ["--choice", "ship", "--form", "form.json", "--by", "Ann", "--comment", "fine"]
