@@ -438,8 +438,8 @@ class Flow(Drawable):
         options = RunOptions(limits=limits, retry_effects=retry_effects, assume_done=assume_done, live=_hear(live))
 
         def fork(journals: JournalStore) -> Awaitable[Run]:
-            past, state_then = journals.find(run_id), EMPTY if state is None else state
-            return local.fork(self.plan, past, journals, node, state=state_then, options=options)
+            past = journals.find(run_id)
+            return local.fork(self.plan, past, journals, node, state=EMPTY if state is None else state, options=options)
 
         return await _run_in(store, durability, fork)
 

@@ -176,8 +176,8 @@ def open_questions(events: Sequence[Event]) -> Mapping[str, ApprovalRequested]:
     for node in attempts:
         records = attempts.of(node)
         names = {each.name for each in records if type(each) is Answered}
-        records_open = [each for each in records if type(each) is ApprovalRequested and each.name not in names]
-        questions |= {question_path(node, each): each for each in records_open}
+        open_requests = [each for each in records if type(each) is ApprovalRequested and each.name not in names]
+        questions |= {question_path(node, each): each for each in open_requests}
     return questions
 
 

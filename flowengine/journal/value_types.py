@@ -102,8 +102,8 @@ def _lookup_elsewhere(module: str, qualname: str) -> object:
     the program around; None where it leads nowhere or to several."""
     plain = unprefixed_name(module)
     same = [each for each in list(sys.modules) if unprefixed_name(each) == plain]
-    names_by_id = {id(each): each for name in same if (each := _lookup(name, qualname)) is not None}
-    return next(iter(names_by_id.values())) if len(names_by_id) == 1 else None
+    classes_by_id = {id(each): each for name in same if (each := _lookup(name, qualname)) is not None}
+    return next(iter(classes_by_id.values())) if len(classes_by_id) == 1 else None
 
 
 def _lookup(module: str, qualname: str) -> object:
@@ -201,10 +201,10 @@ def _any_of(choices: Sequence[Fits | None]) -> Fits | None:
 
 
 def _mapping(key: Fits | None, value: Fits | None) -> Fits:
-    def fits(mapping: Any) -> bool:
-        if not isinstance(mapping, Mapping):
+    def fits(candidate: Any) -> bool:
+        if not isinstance(candidate, Mapping):
             return False
-        items = cast("Mapping[Any, Any]", mapping)
+        items = cast("Mapping[Any, Any]", candidate)
         return (key is None or all(map(key, items))) and (value is None or all(map(value, items.values())))
 
     return fits

@@ -1,4 +1,4 @@
-"""Runs an agent as a node: Context → agent → NodeResult. The only place where the two columns meet."""
+"""Runs an agent as a node: Context → agent → NodeResult."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def check_untrusted_texts(spec: FlowSpec, project: Project, report: Report) -> N
     from flowengine.flowfile.risks import find_risk_paths, place_text  # Loads networkx.
 
     risk_paths = find_risk_paths(spec, project, most_sources=_SOURCES)
-    inner_findings = {each for inner in spec.subflows.values() for each in _told_inside(inner, project)}
+    inner_findings = {each for inner in spec.subflows.values() for each in _paths_inside(inner, project)}
     for risk in risk_paths.open:
         effect, source = risk.effect, risk.source
         if (place_text(risk.source_place), place_text(risk.effect_place), effect.what) in inner_findings:
@@ -43,7 +43,7 @@ def check_untrusted_texts(spec: FlowSpec, project: Project, report: Report) -> N
         report.at_place("FE922", text, trust.place.position(), trust.node, "; remove it")
 
 
-def _told_inside(inner: FlowSpec, project: Project) -> Iterator[tuple[str, str, str]]:
+def _paths_inside(inner: FlowSpec, project: Project) -> Iterator[tuple[str, str, str]]:
     """The paths of another file, which are told as its own."""
     from flowengine.flowfile.risks import place_text, risk_paths_of
 

@@ -65,7 +65,7 @@ class ValueReads:
         self._spec = spec
         self._project = project
         self._runs = runs_of(spec)
-        self._passed: dict[NodePath, list[frozenset[NodePath | None]]] = {}
+        self._result_sources: dict[NodePath, list[frozenset[NodePath | None]]] = {}
         self._readers: Mapping[str, _Reader] = {
             "inputs": self._inputs,
             "shared_state": self._state,
@@ -174,7 +174,7 @@ class ValueReads:
     def _result(self, level: NodePath, fields: tuple[str, ...], node: NodePath | None) -> Iterator[ReadValue]:
         if node is not None:
             runs = self._runs[node[:-1]]
-            yield from self._handed_on(runs, runs.graph.index[node[-1]], fields)
+            yield from self._read_predecessors(runs, runs.graph.index[node[-1]], fields)
 
     def _values_of_routing(
         self, level: NodePath, fields: tuple[str, ...], node: NodePath | None
@@ -220,10 +220,10 @@ class ValueReads:
                 setters += self._runs[holder.path].setters_before(None, what)
         return list(dict.fromkeys(setters))
 
-    def _handed_on(self, runs: LevelAnalysis, number: int, fields: tuple[str, ...] = ()) -> Iterator[ReadValue]:
+    def _read_predecessors(self, runs: LevelAnalysis, number: int, fields: tuple[str, ...] = ()) -> Iterator[ReadValue]:
         """Yields what the predecessors of a node pass on as `result`."""
-        inputs = self._passed_in(runs)
-        sources = frozenset[NodePath | None]().union(*(inputs[each] for each in runs.predecessors(number)))
+        sources_by_number = self._sources_of_results(runs)
+        sources = frozenset[NodePath | None]().union(*(sources_by_number[each] for each in runs.predecessors(number)))
         for source in sorted(sources or {None}, key=lambda each: each or ()):
             if source is not None:
                 yield from self.of_node(source, "result", fields)
@@ -237,19 +237,19 @@ class ValueReads:
         elif is_loop(level.holder):
             yield from self._result(level.path[:-1], fields, level.path)
 
-    def _passed_in(self, runs: LevelAnalysis) -> list[frozenset[NodePath | None]]:
+    def _sources_of_results(self, runs: LevelAnalysis) -> list[frozenset[NodePath | None]]:
         """Returns for each node whose result it hands on: its own, or (transparent) that of its predecessors."""
-        if runs.level.path not in self._passed:
-            passed: list[frozenset[NodePath | None]] = []
+        if runs.level.path not in self._result_sources:
+            sources: list[frozenset[NodePath | None]] = []
             for number, node in enumerate(runs.nodes):
                 if not TRAITS[node.type].transparent:
-                    passed.append(frozenset({runs.path_of(number)}))
+                    sources.append(frozenset({runs.path_of(number)}))
                     continue
                 predecessors = runs.predecessors(number)
-                inherited = frozenset[NodePath | None]().union(*(passed[each] for each in predecessors))
-                passed.append(inherited if predecessors else frozenset({None}))
-            self._passed[runs.level.path] = passed
-        return self._passed[runs.level.path]
+                inherited = frozenset[NodePath | None]().union(*(sources[each] for each in predecessors))
+                sources.append(inherited if predecessors else frozenset({None}))
+            self._result_sources[runs.level.path] = sources
+        return self._result_sources[runs.level.path]
 
     @cached_property
     def writers(self) -> Mapping[str, list[NodePath]]:

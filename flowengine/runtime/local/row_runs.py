@@ -161,7 +161,7 @@ def open_row_set(
     models = ", ".join(sorted({each.name for each in plan.default_models.values()}))
     definition = _hash(dict(plan.fingerprints), dict(plan.code))
     new = os.urandom(4).hex()
-    row: dict[str, str] = {}
+    record: dict[str, str] = {}
     was_edited = False
 
     def choose(entry: Mapping[str, str] | None) -> Mapping[str, str]:
@@ -176,14 +176,14 @@ def open_row_set(
                 f"the nodes of flow '{plan.name}' that name no model asked {entry['models']} when its runs over "
                 f"'{name}' began, and would ask {models} now"
             )
-        row.update(set=new if entry is None or fresh else entry["set"], flow=definition, models=models)
-        return dict(row)
+        record.update(set=new if entry is None or fresh else entry["set"], flow=definition, models=models)
+        return dict(record)
 
     store.revise("rows", _hash(plan.name, key), choose)
     label = _label_of(name)
-    if row["set"] == new:
+    if record["set"] == new:
         return RowSet(new, label)
-    return RowSet(row["set"], label, _list_runs(store, row["set"]), was_edited)
+    return RowSet(record["set"], label, _list_runs(store, record["set"]), was_edited)
 
 
 def _list_runs(store: JournalStore, set_id: str) -> Mapping[str, RunInfo]:
