@@ -53,7 +53,7 @@ class PictureNode(NamedTuple):
     """What it is called where it is drawn; empty: as its id."""
     tally: tuple[tuple[NodeStatus, int], ...] = ()
     """How many times it has which status, where it ran several times."""
-    begun: int = 0
+    unit_count: int = 0
     """Items or rounds that began; of a map or a loop."""
     total: int | None = None
     """Items of a map, or rounds that a loop may have, where that is known."""
@@ -71,8 +71,8 @@ class PictureNode(NamedTuple):
     """What a run of it found: a score, a confidence, the drafts it took, the question and who answered."""
     place: tuple[str, int, int] | None = None
     """File, line and column of its definition."""
-    filled: tuple[float, float] | None = None
-    """Of a map: which share of its items' nodes has ended, and which has failed; None where that is not known."""
+    progress: tuple[float, float] | None = None
+    """Shares of a map's items that have ended and failed, by the nodes in them; None where that is not known."""
 
     @property
     def name(self) -> str:
@@ -221,10 +221,10 @@ def _make_node(site: Site, rows: Sequence[NodeRow], critical: frozenset[str]) ->
         route=None if last.result is None or len(rows) > 1 else last.result.route,
         critical=any(row.id in critical for row in rows),
         tally=tuple(Counter(row.status for row in rows).items()) if len(rows) > 1 else (),
-        begun=sum(len(row.units) for row in rows),
+        unit_count=sum(len(row.units) for row in rows),
         total=last.total if len(rows) == 1 else None,
         model=last.model or site.model,
-        filled=_measure_progress(site, last) if len(rows) == 1 else None,
+        progress=_measure_progress(site, last) if len(rows) == 1 else None,
         details=tuple(_list_details(last)),
     )
 
@@ -241,8 +241,8 @@ def _list_details(row: NodeRow) -> Iterator[str]:
     routing = None if result is None else result.routing
     if isinstance(routing, RoutingResult):
         yield f"confidence {routing.confidence:.2f}"
-    if row.asked is not None:
-        yield f"“{row.asked.message}”"
+    if row.question is not None:
+        yield f"“{row.question.message}”"
     if row.answered is not None:
         yield f"{row.answered.by or 'somebody'} answered {row.answered.choice}"
 

@@ -83,7 +83,7 @@ class NodeRow:
     """How many rows of its body have which status."""
     questions: dict[str, ApprovalRequested] = field(default_factory=dict[str, ApprovalRequested])
     """Path → what it asks people, as far as it is unanswered."""
-    asked: ApprovalRequested | None = None
+    question: ApprovalRequested | None = None
     """The last question."""
     asked_at: float | None = None
     """The moment it last began to wait."""
@@ -144,7 +144,7 @@ class NodeRow:
         if not self.questions:
             self.waited_before = self.sum_waiting() or 0.0
             self.asked_at, self.answered, self.answered_at = at, None, None
-        self.asked = question
+        self.question = question
         self.questions[question_path(self.id, question)] = question
 
     def answer(self, answer: Answered, at: float) -> None:
@@ -156,12 +156,12 @@ class NodeRow:
         """It begins anew."""
         self.notified = ()
         self.questions.clear()
-        self.asked = self.answered = self.asked_at = self.answered_at = None
+        self.question = self.answered = self.asked_at = self.answered_at = None
         self.waited_before = 0.0
 
     @property
-    def told(self) -> Sequence[Notified]:
-        """The last delivery attempt for each open question."""
+    def deliveries(self) -> Sequence[Notified]:
+        """The last attempt to tell each person of an open question."""
         last = {(each.name, each.channel, each.to): each for each in self.notified}
         return [each for each in last.values() if question_path(self.id, each) in self.questions]
 

@@ -123,12 +123,12 @@ def spending(node: PictureNode) -> str:
 
 def times(node: PictureNode) -> str:
     """
-    >>> times(PictureNode("polish", "loop", "running", begun=3, total=4))
+    >>> times(PictureNode("polish", "loop", "running", unit_count=3, total=4))
     ' ×3 of 4'
     """
-    if node.status is None or (not node.begun and node.total is None):
+    if node.status is None or (not node.unit_count and node.total is None):
         return ""
-    return f" ×{node.begun:,}" + (f" of {node.total:,}" if node.total is not None else "")
+    return f" ×{node.unit_count:,}" + (f" of {node.total:,}" if node.total is not None else "")
 
 
 def _status(node: PictureNode) -> str:

@@ -201,14 +201,14 @@ class _Document:
             f'stroke-width="{look.width}"{dash}/>'
         )
         left = box.x - box.width / 2 + slack(node.kind) / 2
-        whole = _LINE * len(lines) + (0 if node.filled is None else _BAR)
+        whole = _LINE * len(lines) + (0 if node.progress is None else _BAR)
         top = box.y - box.height / 2 + 20 if is_frame else box.y - whole / 2 + 12
         yield sign_svg(node.kind, left + 8 + SIGN_SIZE / 2, top + 2)
         for number, line in enumerate(lines):
             style = ' class="name"' if number == 0 else ""
             yield f'<text{style} x="{left + _PAD:.1f}" y="{top + _LINE * number:.1f}">{_escape(line)}</text>'
-        if node.filled is not None:
-            yield from _draw_progress(node.filled, left + _PAD, top + _LINE * len(lines) - 8)
+        if node.progress is not None:
+            yield from _draw_progress(node.progress, left + _PAD, top + _LINE * len(lines) - 8)
         yield "</g>"
 
     def _draw_key(self, y: float) -> Iterator[str]:
@@ -300,7 +300,7 @@ def _draw_progress(shares: tuple[float, float], x: float, y: float) -> Iterator[
 
 def _measure_node(node: PictureNode, lines: list[str]) -> tuple[float, float]:
     width = max(width_of(line) * (1.1 if number == 0 else 1.0) for number, line in enumerate(lines))
-    height = _LINE * len(lines) + 18 + (0 if node.filled is None else _BAR)
+    height = _LINE * len(lines) + 18 + (0 if node.progress is None else _BAR)
     return max(110.0, width + _PAD + 14 + slack(node.kind)), height
 
 

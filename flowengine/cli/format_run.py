@@ -56,7 +56,7 @@ def format_run(
             yield from (f"  {choice}: {shorten(means)}" for choice, means in question.describe.items())
             if question.approvers:
                 yield f"  to be answered by {' or '.join(question.approvers)}"
-        yield from (f"  {format_told(notice)}" for notice in row.told)
+        yield from (f"  {format_told(notice)}" for notice in row.deliveries)
     finished = progress.finished
     if finished is not None and finished.error is not None and finished.node is None:
         yield ""

@@ -73,13 +73,13 @@ class WhatIfReport(NamedTuple):
         return not self.left and all(each.status != "paused" for each in self.rows)
 
     @property
-    def told(self) -> Sequence[WhatIfRow]:
-        """Those that came to their end, where before and after can be compared."""
+    def ended_rows(self) -> Sequence[WhatIfRow]:
+        """The rows whose forks came to their end, where before and after can be compared."""
         return [each for each in self.rows if each.status == "succeeded"]
 
     def totals(self) -> Mapping[str, Any]:
         """Counts, dollars and seconds."""
-        rows = self.told
+        rows = self.ended_rows
         moved = Counter(
             (each.node, "passes now" if each.passed_after else "fails now")
             for row in rows

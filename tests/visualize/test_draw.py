@@ -123,8 +123,8 @@ def test_heat_colours_what_took_longest_and_a_map_shows_how_far_it_is():
     assert f"to {seconds_text(hottest)}<" in to_svg(run, heat="time"), "the key ends with the hottest box"
     half = picture_of_run(research_run()[:45])
     [investigate] = [node for node in half.nodes if node.id == "investigate"]
-    assert investigate.filled is not None
-    assert 0 < investigate.filled[1] < investigate.filled[0] < 1
+    assert investigate.progress is not None
+    assert 0 < investigate.progress[1] < investigate.progress[0] < 1
     assert [edge.target for edge in half.edges if edge.moving]
     assert 'moving"' in to_svg(half)
     assert not [edge for edge in run.edges if edge.moving]
@@ -271,7 +271,7 @@ def nested_hostile_picture() -> Picture:
     for number, text in enumerate(HOSTILE):
         parent = nodes[-1].id if nodes else None
         nodes.append(PictureNode(f"{number}{text}-leaf", "agent", "failed", parent=parent, label=f"{text}-leaf"))
-        nodes.append(PictureNode(f"{number}{text}", "map", "running", parent=parent, label=text, begun=2, total=3))
+        nodes.append(PictureNode(f"{number}{text}", "map", "running", parent=parent, label=text, unit_count=2, total=3))
     pairs = zip(nodes[1::2], nodes[::2], strict=True)
     edges = [PictureEdge(container.id, leaf.id, ("x",), "taken") for container, leaf in pairs]
     return Picture("nested", tuple(nodes), tuple(edges[:-1]))

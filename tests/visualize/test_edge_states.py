@@ -93,8 +93,8 @@ def test_an_edge_in_a_body_is_taken_once_it_was_taken_in_one_round():
 
 def test_a_body_is_drawn_once_with_the_counts_of_its_times():
     nodes = nodes_of(picture_of_run(research_run()))
-    assert (nodes["polish"].begun, nodes["polish"].total, nodes["polish"].parent) == (3, 4, None)
-    assert (nodes["investigate"].begun, nodes["investigate"].total) == (4, 4)
+    assert (nodes["polish"].unit_count, nodes["polish"].total, nodes["polish"].parent) == (3, 4, None)
+    assert (nodes["investigate"].unit_count, nodes["investigate"].total) == (4, 4)
     assert dict(nodes["polish.improve"].tally) == {"succeeded": 2, "skipped": 1}
     assert dict(nodes["investigate.search"].tally) == {"succeeded": 3, "failed": 1}
     assert nodes["polish.judge"].parent == "polish"

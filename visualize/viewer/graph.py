@@ -126,7 +126,7 @@ class _Drawing:
         """A box for each kind of what is not drawn, as if nothing had happened to it yet."""
         kinds = {node.kind: node for node in self._picture.nodes if node.id not in self._nodes}
         boxes = [
-            self._box(node._replace(status="pending", tally=(), critical=False, filled=None, error=None))
+            self._box(node._replace(status="pending", tally=(), critical=False, progress=None, error=None))
             for node in kinds.values()
         ]
         yield f'<template id="graph-boxes" data-kinds="{_write_text(dumps(list(kinds)))}"><svg>'
@@ -202,7 +202,7 @@ def _draw_progress(node: PictureNode, x: float, y: float, width: float) -> str:
     """Draws a map's progress bar; the script updates it."""
     if not _bar_of(node):
         return ""
-    ended, failed = node.filled or (0.0, 0.0)
+    ended, failed = node.progress or (0.0, 0.0)
     room = min(width, NARROW) - PAD - 20
     return (
         f'<g class="progress" data-room="{room:.0f}" transform="translate({x:.1f} {y:.1f})">'

@@ -140,7 +140,7 @@ def _make_head(row: NodeRow) -> Markup:
         ("Route", f"→ {row.result.route}" if row.result is not None and row.result.route is not None else None),
         ("Started", clock(row.started)),
         ("Took", took(row.seconds()) if row.has_run else None),
-        ("Of which waiting", took(row.sum_waiting()) if row.asked is not None else None),
+        ("Of which waiting", took(row.sum_waiting()) if row.question is not None else None),
         ("Attempts", str(row.retries + 1) if row.retries else None),
         *usage_facts(row.usage),
     ]

@@ -33,7 +33,7 @@ class ListedModel(NamedTuple):
     """Facts about one model name."""
 
     name: str
-    known: KnownModel | None
+    model: KnownModel | None
     """None where the name goes to no vendor."""
     problem: str
     served_by: str
@@ -59,13 +59,13 @@ def command(names: tuple[str, ...], as_json: bool) -> int:
     if as_json:
         results.value([_to_data(each) for each in models])
     elif models:
-        rows = [_HEADINGS, *(_format_row(each) for each in models if each.known is not None)]
+        rows = [_HEADINGS, *(_format_row(each) for each in models if each.model is not None)]
         results.lines(format_table(rows if len(rows) > 1 else []))
         results.lines(_explain(models))
     else:
         file = "flowengine.toml" if project.file is None else project.file.name
         complain(f"the project names no models; [models.NAME] in {file} does")
-    return 0 if all(each.known is not None and _is_ready(each) for each in models) else 1
+    return 0 if all(each.model is not None and _is_ready(each) for each in models) else 1
 
 
 def _look_up(name: str, project: Project, facts: ModelFacts) -> ListedModel:
@@ -103,7 +103,7 @@ _HEADINGS: Final = ["NAME", "MODEL", "SERVED BY", "WINDOW", "ANSWER", "USD/M IN"
 
 
 def _format_row(each: ListedModel) -> list[str]:
-    model = each.known
+    model = each.model
     assert model is not None
     price = _price_of(model)
     return [
@@ -148,14 +148,14 @@ def _look_up_capabilities(model: KnownModel) -> Capabilities:
 def _explain(models: list[ListedModel]) -> Iterator[str]:
     """Yields remarks that do not fit into the table."""
     for each in models:
-        if each.known is None:
+        if each.model is None:
             yield f"{each.name}: {each.problem}"
             continue
         if each.base_url is not None:
             yield f"{each.name}: at {_without_secrets(each.base_url)}"
-        yield from _explain_thinking(each.name, _look_up_capabilities(each.known))
-        if each.known.options:
-            yield f"{each.name}: {', '.join(f'{name} {value}' for name, value in each.known.options.items())}"
+        yield from _explain_thinking(each.name, _look_up_capabilities(each.model))
+        if each.model.options:
+            yield f"{each.name}: {', '.join(f'{name} {value}' for name, value in each.model.options.items())}"
 
 
 def _explain_thinking(name: str, can: Capabilities) -> Iterator[str]:
@@ -190,7 +190,7 @@ def _to_said(can: Capabilities) -> dict[str, Any]:
 
 
 def _to_data(each: ListedModel) -> dict[str, Any]:
-    model, key = each.known, each.key
+    model, key = each.model, each.key
     if model is None:
         return {"name": each.name, "problem": each.problem}
     price = _price_of(model)

@@ -60,7 +60,7 @@ def format_node(run: Reading, row: NodeRow, records: Sequence[Any]) -> Iterator[
         facts.append(["because", CAUSE_TEXTS[row.cause]])
     if row.started is not None:
         facts += [["started", format_clock(row.started)], ["took", format_span(row.seconds())]]
-    if row.asked is not None and row.sum_waiting() is not None:
+    if row.question is not None and row.sum_waiting() is not None:
         facts.append(["waited", format_span(row.sum_waiting())])
     if row.usage.calls:
         facts.append(["models", format_usage(row.usage)])
