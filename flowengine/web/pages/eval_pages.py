@@ -11,10 +11,10 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from flowengine.engine import JournalStore
-from flowengine.errors import FlowEngineError
+from flowengine.errors import FlowEngineError, RunNotFoundError
 from flowengine.evals import STYLE, evals_page, list_evals, list_sets, load_set, make_report
 from flowengine.evals.report_page import report_page
-from flowengine.web.gate import get_parts
+from flowengine.web.gate import get_parts, problem_response
 from visualize.viewer import ROOT, bare_page, element, run_url
 
 
@@ -31,7 +31,7 @@ async def _style(request: Request) -> Response:
     return Response(STYLE, media_type="text/css")
 
 
-async def _list(request: Request) -> HTMLResponse:
+async def _list(request: Request) -> Response:
     return await _answer(
         request,
         lambda store: evals_page(
@@ -40,7 +40,7 @@ async def _list(request: Request) -> HTMLResponse:
     )
 
 
-async def _show(request: Request) -> HTMLResponse:
+async def _show(request: Request) -> Response:
     against = request.query_params.get("against")
 
     def make(store: JournalStore) -> str:
@@ -57,12 +57,14 @@ def _eval_url(name: str = "") -> str:
     return f"{ROOT.get()}/evals{name and '/'}{quote(name, safe='')}"
 
 
-async def _answer(request: Request, make: Callable[[JournalStore], str]) -> HTMLResponse:
+async def _answer(request: Request, make: Callable[[JournalStore], str]) -> Response:
     """The page, made where the store is read."""
     shelf = get_parts(request).shelf
     try:
         page = await shelf.do(make, shelf.store)
-    except FlowEngineError:
+    except RunNotFoundError:
         missing = element("p", "There is no such eval.")
         return HTMLResponse(bare_page("Evals", _eval_url("style.css"), missing), 404)
+    except FlowEngineError as error:
+        return problem_response(error, as_page=True, back=_eval_url())
     return HTMLResponse(page)

@@ -97,11 +97,11 @@ class _StreamRoutes:
     ) -> ChatRun:
         """A run for the newest message; where there is no message, for the inputs alone."""
         flow, caller, run_key = request.path_params["flow"], caller_of(request), run_key_of(request)
-        exchanges = [each for each in messages if each["role"] in ("user", "assistant")]
-        if exchanges and exchanges[-1]["role"] == "user":
-            conversation = Conversation(exchanges, session)
+        turns = [each for each in messages if each["role"] in ("user", "assistant")]
+        if turns and turns[-1]["role"] == "user":
+            conversation = Conversation(turns, session)
             return await begin_chat(self._service, flow, conversation, caller, run_key=run_key, inputs=inputs)
-        if exchanges or not inputs:
+        if turns or not inputs:
             raise InputError("the last message is not a user's, and answers no question")
         started = await self._service.start(flow, inputs, run_key=run_key, caller=caller, session=session, tokens=True)
         return ChatRun(started.run_id, 0, started.is_new)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
+from flowengine.errors import StoreUnavailableError
 from flowengine.journal.memory import MemoryStore
 from flowengine.web.app import make_app
 from tests.evals.test_eval_run import project, score
@@ -55,3 +57,18 @@ async def test_links_of_evals_lead_below_the_path_that_the_viewer_has(tmp_path: 
         runs = {f"/viewer/runs/{row.run_id}" for row in made.rows}
         assert links == {"/viewer/evals", "/viewer/evals/style.css", f"/viewer/evals/{made.id}", *runs}
         assert {(await web.get(link)).status_code for link in links} == {200}
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_store_that_cannot_be_read_is_not_told_as_an_eval_that_is_missing(anyio_backend: str) -> None:
+    class LockedStore(MemoryStore):
+        def recall(self, *arguments: Any) -> Any:
+            raise StoreUnavailableError("the store is locked")
+
+    app = make_app(LockedStore(), [], "a token of this test")
+    headers = {"authorization": "Bearer a token of this test"}
+    transport = httpx.ASGITransport(app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost", headers=headers) as web:
+        for address in ("/evals", "/evals/some"):
+            answer = await web.get(address)
+            assert (answer.status_code, "the store is locked" in answer.text) == (503, True)
