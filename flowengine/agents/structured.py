@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 from pydantic import BaseModel, PydanticUserError, ValidationError
 
-from flowengine.core import describe_error, find_json, refuse_constant
+from flowengine.core import cut_text, describe_error, find_json, refuse_constant
 from flowengine.errors import DefinitionError, OutputError
 from flowengine.models import Message, Reply
 
@@ -31,7 +31,9 @@ class UnusableAnswerError(OutputError):
     """The last answer, after all corrections, still does not fit."""
 
     def __init__(self, answer: str, problem: str, calls: int) -> None:
-        super().__init__(f"the answer cannot be used after {calls} call(s): {problem}; it was: {_cut_text(answer)!r}")
+        super().__init__(
+            f"the answer cannot be used after {calls} call(s): {problem}; it was: {cut_text(answer, 200)!r}"
+        )
         self.answer = answer
         self.problem = problem
         self.calls = calls
@@ -174,7 +176,7 @@ def error_lines(error: ValidationError) -> str:
 
 def _format_error(error: Any) -> str:
     place = ".".join(str(part) for part in error["loc"]) or "the value"
-    actual = "" if error["type"] == "missing" else f" (it is {_cut_text(repr(error['input']), 80)})"
+    actual = "" if error["type"] == "missing" else f" (it is {cut_text(repr(error['input']), 80)})"
     return f"{place}: {error['msg']}{actual}"
 
 
@@ -199,7 +201,3 @@ def _parser_of(schema: Mapping[str, Any]) -> Callable[[Any], Any]:
 
 def _safe_name(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9_-]+", "_", text).strip("_")[:64] or "answer"
-
-
-def _cut_text(text: str, longest: int = 200) -> str:
-    return text if len(text) <= longest else text[: longest - 1] + "…"

@@ -181,6 +181,7 @@ from .values import MixedDict as MixedDict
 from .values import MixedList as MixedList
 from .values import brief_repr as brief_repr
 from .values import copy_mutable as copy_mutable
+from .values import cut_text as cut_text
 from .values import describe_value as describe_value
 from .values import find_label as find_label
 from .values import freeze as freeze

@@ -197,6 +197,15 @@ def describe_value(value: object) -> str:
     return "None" if value is None else f"{type(value).__name__} {brief_repr(value, 60):.60}"
 
 
+def cut_text(text: str, most: int) -> str:
+    """The text, or where it has more than `most` characters its beginning and `…`.
+
+    >>> cut_text("abc", 3), cut_text("abcd", 3)
+    ('abc', 'ab…')
+    """
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
 def brief_repr(value: object, most: int) -> str:
     """A value's `repr`, which ends with `…` and takes no more work than that where it has more than `most` characters.
 

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 import anyio
 from anyio.streams.memory import MemoryObjectSendStream
 
-from flowengine.core import EMPTY, Budget, Ledger, ModelCall, format_value
+from flowengine.core import EMPTY, Budget, Ledger, ModelCall, cut_text, format_value
 from flowengine.engine import JournalStore, RunInfo
 from flowengine.errors import InputError
 from flowengine.evals.batch_collector import BatchPace, open_collector
@@ -378,4 +378,4 @@ def _has_stand_in(calls: Iterable[ModelCall]) -> bool:
 def _preview(outputs: Mapping[str, Any]) -> str:
     values = list(outputs.values())
     text = format_value(values[0] if len(values) == 1 else dict(outputs)) if values else ""
-    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
+    return cut_text(text, _SHOWN)

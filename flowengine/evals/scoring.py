@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple, cast
 
-from flowengine.core import ModelCall, call_in_thread, describe_error
+from flowengine.core import ModelCall, call_in_thread, cut_text, describe_error
 from flowengine.core.templating import compile_template, parse_template
 from flowengine.engine import ErrorInfo
 from flowengine.errors import FlowEngineError, RunError
@@ -301,4 +301,4 @@ def _to_score(result: Any) -> Score:
 
 
 def _shorten(text: str) -> str:
-    return text if len(text) <= _MAX_REASON else f"{text[: _MAX_REASON - 1]}…"
+    return cut_text(text, _MAX_REASON)

@@ -18,7 +18,16 @@ from unicodedata import normalize
 
 from pydantic import BaseModel
 
-from flowengine.core import EMPTY, Answered, ApprovalRequested, FileValue, ModelCall, UsageTotals, question_path
+from flowengine.core import (
+    EMPTY,
+    Answered,
+    ApprovalRequested,
+    FileValue,
+    ModelCall,
+    UsageTotals,
+    cut_text,
+    question_path,
+)
 from flowengine.engine import Event, NodeFailed, NodeRecorded, RunFinished, RunResumed, RunStarted
 
 # --- Words
@@ -159,8 +168,7 @@ def _leaves(value: Any, depth: int) -> Iterator[str]:
 
 def _clean(text: str, most: int) -> str:
     """The text on one line, without what no store can write; cut where it is long."""
-    line = " ".join(text[: 2 * most].replace("\0", "?").encode(errors="replace").decode().split())
-    return line if len(line) <= most else f"{line[: most - 1]}…"
+    return cut_text(" ".join(text[: 2 * most].replace("\0", "?").encode(errors="replace").decode().split()), most)
 
 
 # --- The digest

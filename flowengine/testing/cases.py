@@ -12,7 +12,7 @@ from difflib import unified_diff
 from typing import Any, NamedTuple, TypeAlias, cast
 
 from flowengine.agents import run_sync
-from flowengine.core import ModelCall, RoutingResult, is_map, to_json_value
+from flowengine.core import ModelCall, RoutingResult, cut_text, is_map, to_json_value
 from flowengine.engine import NodeFinished, NodeRecorded
 from flowengine.errors import ApprovalError, DefinitionError, Diagnostic, FlowError, InputError
 from flowengine.flow import Flow
@@ -148,8 +148,7 @@ def _to_text(value: Any) -> str:
 
 
 def _format_value(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False, default=str)
-    return text if len(text) <= 500 else f"{text[:499]}…"
+    return cut_text(json.dumps(value, ensure_ascii=False, default=str), 500)
 
 
 # --- Claims about prompts

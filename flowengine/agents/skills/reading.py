@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 from flowengine.agents.skills.frontmatter import FoundKeys, Node, Scalar, read_header, split_file, to_text
 from flowengine.agents.skills.skill import MAX_DESCRIPTION, MAX_NAME, Skill, SkillStamp, make_irregularity
+from flowengine.core import cut_text
 from flowengine.errors import did_you_mean
 from flowengine.models import estimate_tokens
 
@@ -119,7 +120,7 @@ def _read_description(keys: Mapping[str, Node], body: str, irregularities: list[
     if size > MAX_DESCRIPTION:
         message = f"`description` has {size:,} characters; {MAX_DESCRIPTION:,} are allowed, and the rest is cut off"
         irregularities.append(FoundKeys("SK310", message, line))
-    return text if len(text) <= MAX_DESCRIPTION else f"{text[: MAX_DESCRIPTION - 1]}…"
+    return cut_text(text, MAX_DESCRIPTION)
 
 
 def _first_sentence(body: str) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from flowengine.core import cut_text
 from flowengine.flowfile.analysis import is_asking, is_subflow, nodes_of, retry_of, settings_of
 from flowengine.flowfile.estimate.bounds import FlowBound, NodeBound
 from flowengine.flowfile.estimate.cost_bound import Most
@@ -106,8 +107,7 @@ def _format_value(value: Any) -> str:
         return "–"
     if isinstance(value, str) and len(value) > _SHOWN:
         return f"{len(value):,} characters"
-    text = " ".join(str(value).split())
-    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
+    return cut_text(" ".join(str(value).split()), _SHOWN)
 
 
 def _definitions(spec: FlowSpec, prefix: str = "") -> dict[str, _Definition]:

@@ -28,7 +28,7 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
-from flowengine.core import is_map, label_key
+from flowengine.core import cut_text, is_map, label_key
 
 T = TypeVar("T")
 
@@ -63,9 +63,9 @@ def format_found(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:56]}…'"
 
 
-def shorten_message(text: str, most: int = 400) -> str:
+def shorten_message(text: str) -> str:
     """A message that stays readable whatever name is in it."""
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+    return cut_text(text, 400)
 
 
 class Keys(BaseModel):

@@ -28,6 +28,7 @@ from flowengine.core import (
     Notified,
     Secrets,
     call_abandonable,
+    cut_text,
     find_url_secrets,
     node_of_question,
     origin_of,
@@ -273,8 +274,7 @@ def _quote(content: bytes, secret: Sequence[str]) -> str:
 
 
 def _shorten(text: str) -> str:
-    line = " ".join(text.encode("utf-8", "replace").decode().split())
-    return line if len(line) <= _LONGEST_ERROR else f"{line[: _LONGEST_ERROR - 1]}…"
+    return cut_text(" ".join(text.encode("utf-8", "replace").decode().split()), _LONGEST_ERROR)
 
 
 def _may_pass(error: smtplib.SMTPException) -> bool:

@@ -17,7 +17,7 @@ from email.policy import SMTP
 from email.utils import format_datetime, parseaddr
 from typing import Any, Final, NamedTuple
 
-from flowengine.core import thaw, to_json_value
+from flowengine.core import cut_text, thaw, to_json_value
 from flowengine.errors import DefinitionError
 
 _MOST: Final = 2_800
@@ -56,14 +56,14 @@ class QuestionNotice(NamedTuple):
     def title(self) -> str:
         """One line that says what it is about."""
         first = next((line for line in self.message.splitlines() if line.strip()), self.path)
-        return _cut(_as_line(f"{self.flow}: {first}"), _SUBJECT)
+        return cut_text(_as_line(f"{self.flow}: {first}"), _SUBJECT)
 
     def text(self) -> str:
         """The question as plain text, without the links."""
         parts = [self.message.strip()]
         if self.tool:
             arguments = json.dumps(to_json_value(self.arguments), ensure_ascii=False, indent=2)
-            parts.append(f"Call of the tool {self.tool} with:\n{_cut(arguments, _MOST)}")
+            parts.append(f"Call of the tool {self.tool} with:\n{cut_text(arguments, _MOST)}")
         return "\n\n".join(parts)
 
     def facts(self) -> Sequence[str]:
@@ -133,11 +133,11 @@ def make_slack(notice: QuestionNotice) -> Mapping[str, Any]:
 
 def make_teams(notice: QuestionNotice) -> Mapping[str, Any]:
     """The body of a post to a workflow webhook of Teams: a card. Its texts are runs, which know no markup."""
-    texts = [notice.title, _cut(notice.text(), _MOST), *notice.facts()]
+    texts = [notice.title, cut_text(notice.text(), _MOST), *notice.facts()]
     runs = [{"type": "TextRun", "text": _whole(each)} for each in texts]
     runs[0]["weight"] = "Bolder"
     actions = [
-        {"type": "Action.OpenUrl", "title": _cut(_as_line(choice), _BUTTON), "url": url}
+        {"type": "Action.OpenUrl", "title": cut_text(_as_line(choice), _BUTTON), "url": url}
         for choice, url in notice.links.items()
     ]
     card = {
@@ -157,16 +157,12 @@ def make_json(notice: QuestionNotice) -> Mapping[str, Any]:
 
 
 def _slack_text(text: str, most: int) -> Mapping[str, Any]:
-    return {"type": "plain_text", "text": _cut(_whole(text), most) or "–", "emoji": False}
+    return {"type": "plain_text", "text": cut_text(_whole(text), most) or "–", "emoji": False}
 
 
 def _as_line(text: str) -> str:
     """A text as one line, without control characters and without what turns its direction."""
     return " ".join("".join(each if each.isprintable() else " " for each in _whole(text)).split())
-
-
-def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def _whole(text: str) -> str:
