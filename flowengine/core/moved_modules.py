@@ -24,6 +24,7 @@ _PLACES = {
     "flowengine.retrieval": "flowengine.agents.retrieval",
     "flowengine.runners": "flowengine.runtime",
     **{f"flowengine.runners.{name}": f"flowengine.runtime.local.{name}" for name in _LOCAL},
+    "flowengine.runners.queue.worker_schedules": "flowengine.runtime.schedules.worker_schedules",
     "flowengine.runners.schedule_ticker": "flowengine.runtime.schedules.schedule_ticker",
     "flowengine.server": "flowengine.web",
     "flowengine.server.run_actions": "flowengine.web.pages.run_actions",

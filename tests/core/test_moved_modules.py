@@ -16,6 +16,7 @@ NAMES = {
     "flowengine.retrieval.retriever": "flowengine.agents.retrieval.retriever",
     "flowengine.masking.masker": "flowengine.core.masking.masker",
     "flowengine.runners.queue.worker": "flowengine.runtime.queue.worker",
+    "flowengine.runners.queue.worker_schedules": "flowengine.runtime.schedules.worker_schedules",
     "flowengine.runners.row_runs": "flowengine.runtime.local.row_runs",
     "flowengine.server.app": "flowengine.web.app",
     "flowengine.server.run_actions": "flowengine.web.pages.run_actions",
