@@ -407,7 +407,8 @@ def test_an_agent_without_sources_loads_nothing_of_them():
     code = (
         "import sys; from flowengine import Agent; from flowengine.models.scripted import ScriptedModel;"
         "Agent('a', 'I', model=ScriptedModel(['b'])).run('c');"
-        "print([m for m in sys.modules if 'providers.' in m or 'contexts' in m or m in ('yaml', 'tiktoken', 'regex')])"
+        "rooms = tuple(f'flowengine.agents.{each}' for each in ('context', 'memory', 'retrieval', 'typed_contexts'));"
+        "print([m for m in sys.modules if m.startswith(rooms) or m in ('yaml', 'tiktoken', 'regex')])"
     )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert shown.strip() == "[]"
