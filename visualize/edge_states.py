@@ -73,12 +73,12 @@ def edge_state(before: NodeRow, after: NodeRow, labels: Sequence[str]) -> EdgeSt
 
 
 class CriticalPath(NamedTuple):
-    """What decided how long a run took."""
+    """The rows and steps that decided how long a run took."""
 
     rows: frozenset[str]
     """Paths of rows."""
     steps: frozenset[tuple[str, str]]
-    """From which of them to which it led, within a level."""
+    """Pairs of rows, from one to the next within a level."""
 
 
 def critical_path(progress: Progress) -> CriticalPath:

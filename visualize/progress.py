@@ -177,9 +177,9 @@ class Progress:
         self.idle = 0.0
         """Seconds in which the run was not going on: from when it waited or broke off until it was resumed."""
         self.events = 0
-        """How many were applied."""
+        """How many events were applied."""
         self.nodes: dict[str, NodeRow] = {}
-        """In the flow's order; nodes that only turn up in events (those inside containers, too) follow."""
+        """Path → row, in the flow's order; nodes that only turn up in events (those inside containers, too) follow."""
         self.times: dict[str, list[NodeRow]] = {}
         """Path of a site → its rows, in the order in which they turned up."""
         self.running: dict[str, NodeRow] = {}
@@ -211,7 +211,7 @@ class Progress:
         return "" if self.started is None else self.started.flow
 
     def seconds(self, now: float | None = None) -> float | None:
-        """From the start to the end, or to `now`; a run that waits for a person goes on with its time."""
+        """Seconds from the start to the end, or to `now`; a run that waits for a person goes on with its time."""
         has_ended = self.finished is not None and (now is None or self.finished.status != "waiting")
         end = self.finished.at if self.finished is not None and has_ended else now
         # The process that went on with the run may have had an earlier clock.

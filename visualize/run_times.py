@@ -168,7 +168,7 @@ def _add_up(spans: Iterable[Stretch]) -> Mapping[Part, float]:
 
 
 def _fill_gap(start: float, end: float, resumed: Sequence[float]) -> Iterator[Stretch]:
-    """Between two bars of a node the run had stopped, until it was resumed."""
+    """Yields what lies between two bars of a node: the run had stopped, until it was resumed."""
     again = next((each for each in resumed if start <= each <= end), start)
     yield from (Stretch("stopped", start, again), Stretch("queued", again, end))
 
@@ -411,7 +411,7 @@ class _Fold:
         yield from (Stretch("stopped", *each) for each in self._breaks)
 
     def _find_late(self, waits: Iterable[Stretch]) -> Iterator[Stretch]:
-        """From an answer until the run was resumed, a process was waited for that goes on with it."""
+        """Yields the time from an answer until the run was resumed: it waited for a process that goes on with it."""
         for span in waits:
             for start, end in self._breaks:
                 if start < span.end < end:

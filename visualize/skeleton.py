@@ -59,7 +59,7 @@ class SkeletonLevel:
         self.models = {str(key): str(value) for key, value in names.items()}
         """Id of a node → the model that its definition names."""
         self.sites: dict[str, Site] = {}
-        """By their ids."""
+        """Id of a node → its site."""
         for name, kind, *more in _read_rows(graph.get("nodes")):
             path = name if parent is None else f"{parent}.{name}"
             has_body = bool(more) and kind in _UNITS and isinstance(more[0], Mapping)
@@ -132,7 +132,7 @@ class Skeleton:
     def __init__(self, graph: Mapping[str, Any]) -> None:
         self.top = SkeletonLevel(graph)
         self.sites: dict[str, Site] = {}
-        """By path, each container before its body."""
+        """Path → site, each container before its body."""
         for site in self.top.walk():
             self.sites.setdefault(site.path, site)
 

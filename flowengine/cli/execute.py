@@ -95,7 +95,7 @@ class ProgressWatch:
         self._folded: Progress | None = None
         self._unfolded: list[Event] = []
         self._notices: set[str] = set()
-        """Those that were told, each once."""
+        """Notices that were told, each once."""
         self.has_reuse = False
         """Whether results of another run were taken, or asked for."""
         self._outlook: RunOutlook | None = None
@@ -179,7 +179,7 @@ class ProgressWatch:
 
     @contextmanager
     def shown(self) -> Generator[None]:
-        """For as long as the block lasts, the tree of nodes is drawn where it can be."""
+        """Draws the tree of nodes, where it can be drawn, as long as the block lasts."""
         try:
             if self.is_drawn:
                 from flowengine.cli.live import live_tree  # rich is for terminals.

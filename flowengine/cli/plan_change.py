@@ -16,7 +16,7 @@ _ELSEWHERE: Final = "its models' prices or bounds, or what it reads"
 
 
 def list_change(flow: str, against: str, change: BoundChange) -> Iterator[str]:
-    """For people."""
+    """Yields the change as lines for people."""
     yield f"{flow}, at most: {_describe_whole(against, change)}"
     if change.nodes:
         yield ""
@@ -26,7 +26,7 @@ def list_change(flow: str, against: str, change: BoundChange) -> Iterator[str]:
 
 
 def change_as_markdown(flow: str, against: str, change: BoundChange) -> Iterator[str]:
-    """For a pull request: a heading, what the flow costs at most, and a table of the nodes that are the cause."""
+    """Yields lines for a pull request: a heading, the cost of the flow at most, and a table of the nodes behind it."""
     yield f"### {_code(flow)}"
     yield ""
     yield f"At most: **{_format_dollars(_describe_whole(_code(against), change))}**"
@@ -41,7 +41,7 @@ def change_as_markdown(flow: str, against: str, change: BoundChange) -> Iterator
 
 
 def change_as_data(flow: str, against: str, commit: str, change: BoundChange) -> dict[str, Any]:
-    """For scripts; null where no bound is known, or there was nothing to compare with."""
+    """Returns the change as data for scripts; null where no bound is known, or there was nothing to compare with."""
     return {
         "flow": flow,
         "against": against,

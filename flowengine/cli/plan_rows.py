@@ -37,7 +37,7 @@ class RowsBound(NamedTuple):
         }
 
     def lines(self, format_bound: Callable[[Most], str]) -> Iterator[str]:
-        """For people."""
+        """Yields lines for people: what all rows cost together, at most."""
         yield f"all {self.rows:,} row{'s' * (self.rows != 1)}, at most: {format_bound(self.bound.most)}"
         if self.rows > self.refused:
             cost = self.bound.most.cost_usd

@@ -11,7 +11,7 @@ from visualize.picture import Picture, PictureEdge, PictureNode, Risk
 
 
 def list_risk_paths(risks: RiskPaths) -> Iterator[str]:
-    """For people: each open path with both its places, those that are meant with their reasons."""
+    """Yields lines for people: each open path with both its places, those that are meant with their reasons."""
     for risk in risks.open:
         yield f"{place_text(risk.effect_place)}: untrusted text reaches {risk.effect.what}"
         yield from _describe_risk(risk)
@@ -39,7 +39,7 @@ def _describe_step(step: Step) -> str:
 
 
 def risk_paths_as_data(flow: str, risks: RiskPaths) -> dict[str, Any]:
-    """For scripts."""
+    """Returns the paths as data for scripts."""
     return {
         "flow": flow,
         "open": [_risk_as_data(each) for each in risks.open],

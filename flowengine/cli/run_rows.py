@@ -179,7 +179,7 @@ class RowsCommand:
     plan: CompiledFlow
     options: RowsOptions
     inputs: Mapping[str, Any]
-    """Those that every row gets."""
+    """Inputs that every row gets."""
     labels: Mapping[str, str]
     running: RunningOptions
     results: Results

@@ -63,12 +63,12 @@ class BatchPace:
     """The delays of a batch collector, in seconds."""
 
     linger: float = 2.0
-    """After which nothing new is expected, and what was asked is sent."""
+    """The wait after which nothing new is expected, and what was asked is sent."""
     first_look: float = 5.0
     longest_pause: float = 60.0
-    """Between two looks at a batch."""
+    """The longest time between two looks at a batch."""
     deadline: float | None = None
-    """From when on all is asked alone."""
+    """The time after which all is asked alone."""
 
 
 class _Place(NamedTuple):
@@ -134,7 +134,7 @@ class BatchCollector:
         self._marks = {name: mark for mark, entry in older for name in entry["ids"]}
         """Request → the batch of an earlier go that it was last sent in."""
         self._were_missing = {mark for mark, entry in older if entry.get("missing")}
-        """Those that an earlier go did not find at their vendor."""
+        """Batches that an earlier go did not find at their vendor."""
         self._groups: dict[tuple[object, ...], BatchableCall] = {}
         self._to_send: dict[str, _BatchRequest] = {}
         """Request → what is to be sent."""

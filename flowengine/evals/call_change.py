@@ -67,7 +67,7 @@ class RecordedCall:
 
     @cached_property
     def settings(self) -> CallSettings:
-        """With which the node asks its model."""
+        """The settings with which the node asks its model."""
         return self._settings_of(self.node, self.call.purpose)
 
     def _settings_of(self, path: str, purpose: str) -> CallSettings:
@@ -148,11 +148,11 @@ class ChangedCall:
 
     recorded: RecordedCall
     texts: Sequence[str]
-    """Of the messages, in their order."""
+    """The texts of the messages, in their order."""
     model: str = ""
     """Empty: that of the node."""
     options: Mapping[str, Any] | None = None
-    """Those that are other than the node's."""
+    """Options that are other than the node's."""
     sample: int = 1
     """The same question may be asked several times."""
 

@@ -136,7 +136,7 @@ class WhatIf:
     change: Mapping[str, Any]
     """Keys of the node, as a flow file has them."""
     runs: str
-    """Which (see `recorded_rows.parse_runs`)."""
+    """The text that selects the runs (see `recorded_rows.parse_runs`)."""
     budget: Budget = field(default_factory=Budget)
     concurrency: int = 10
     environ: Mapping[str, str] | None = field(default=None, repr=False)

@@ -59,7 +59,7 @@ class BlameReport(NamedTuple):
     whole: Difference
     """The difference of the good version against the bad one."""
     parts: Sequence[str]
-    """Those that differ."""
+    """Names of the parts that differ."""
     probes: Sequence[Probe]
     paid_usd: float
     paid_unpriced_calls: int

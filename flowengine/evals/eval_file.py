@@ -199,7 +199,7 @@ class EvalFile(NamedTuple):
 
     path: Path
     name: str
-    """By which its sets of runs are known: its place in the project."""
+    """The name by which its sets of runs are known: its place in the project."""
     flow: Flow
     spec: EvalSpec
     source: SourceText

@@ -272,7 +272,7 @@ async def _run_to_end(flow: Flow, case: FlowCaseSpec) -> Run:
 
 
 def _find_approval(case: FlowCaseSpec, node: str) -> ApprovalAnswer | None:
-    """For this very round, item or call, else for the node or its tool wherever it asks."""
+    """Finds the answer for this very round, item or call, else for the node or its tool wherever it asks."""
     for path in (node, file_path(node)):
         first = ":".join(path.split(":")[:2])
         if (approval := case.approvals.get(path) or case.approvals.get(first)) is not None:

@@ -175,7 +175,7 @@ class _CassetteModel:
         return around.models.get(model or default_model(around.environ).name)
 
     async def supports_schema(self) -> bool:
-        """As it was when the calls were recorded: what the prompts say depends on it."""
+        """Tells what held when the calls were recorded: what the prompts say depends on it."""
         names = self._names(self.name)
         schemas = [call.request for call in self._cassette.calls if call.request.model in names and _is_shaped(call)]
         if schemas or not self._cassette.records:

@@ -73,7 +73,7 @@ class ModelSlot(NamedTuple):
 
     node: str
     part: Part = ""
-    """Of an agent that also judges or routes: the judge or the router inside; else empty."""
+    """The judge or the router inside of an agent that also judges or routes; else empty."""
 
     def __str__(self) -> str:
         return f"{self.node}.{self.part}" if self.part else self.node

@@ -42,7 +42,7 @@ class RunAction(NamedTuple):
     """Something that can be done with a run, or from one of its nodes on."""
 
     name: str
-    """In the address of its form."""
+    """The name in the address of its form."""
     title: str
     command: str
     """The command line that does the same with nothing changed."""
@@ -185,7 +185,7 @@ class ActionForm(NamedTuple):
     """The words of the command line before those of the fields."""
     fields: Sequence[ActionField] = ()
     tail: Sequence[str] = ()
-    """Those behind them."""
+    """The words behind those of the fields."""
     about: Child = None
     refusal: str = ""
     """Why it cannot be done here; the command is shown all the same."""

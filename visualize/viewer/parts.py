@@ -184,7 +184,7 @@ def unique_files(files: Iterable[FileValue]) -> list[FileValue]:
 
 
 def files_of_record(record: Any) -> Iterator[FileValue]:
-    """Those that a tool gave, and those that a model was shown."""
+    """Yields the files that a tool gave, and those that a model was shown."""
     if isinstance(record, ToolCall):
         yield from find_files([record.value, record.files])
     elif isinstance(record, ModelCall):

@@ -292,7 +292,7 @@ def _make_scrubber(run: Reading) -> Markup:
 
 
 def _make_live_buttons(run: Reading) -> list[Markup]:
-    """For a run that goes on: to follow it, and to be told of it."""
+    """Makes the buttons of a run that goes on: to follow it, and to be told of it."""
     finished = run.progress.finished
     if finished is not None and finished.status not in ("waiting", "paused"):
         return []

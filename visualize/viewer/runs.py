@@ -137,7 +137,7 @@ class ListFrame(NamedTuple):
     """Names of the flows that have runs."""
     presets: Sequence[Preset] = ()
     acting: Acting | None = None
-    """Where runs can be cancelled and forgotten in the page."""
+    """What the forms of the page need; None where runs cannot be cancelled and forgotten in it."""
 
 
 def presets_of(answerer: str) -> Sequence[Preset]:

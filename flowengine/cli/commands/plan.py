@@ -33,7 +33,7 @@ _LIMITS: Final = ("model_calls", "tokens", "cost_usd")
 def lines_of(
     spec: FlowSpec, bound: FlowBound, missing: Collection[str] = (), vendors: Mapping[str, KnownModel] = EMPTY
 ) -> Iterator[str]:
-    """For people: each node, the longest path, the whole, what keeps it from being known, and where the
+    """Yields lines for people: each node, the longest path, the whole, what keeps it from being known, and where the
     models are. `missing`: inputs."""
     rows = [_HEADINGS, *(_format_row(each, bound.unlimited) for each in bound.nodes)]
     yield from format_table(rows, right=range(2, len(_HEADINGS)))
@@ -240,7 +240,7 @@ def _bound_at(file: Path, arguments: Mapping[str, Any], model: str | None) -> tu
 
 
 def _read_inputs(spec: FlowSpec, pairs: tuple[str, ...], file: str | None) -> dict[str, Any]:
-    """Those that are given; none is missed."""
+    """Reads the inputs that are given; none is missed."""
     fields = _fields_of(spec, is_whole=False)
     inputs = gather_inputs(fields, pairs, file)
     project = find_project(spec.path)

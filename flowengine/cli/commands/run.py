@@ -228,7 +228,7 @@ def _load_plan(past: Sequence[Event], file: str | None, running: RunningOptions)
 
 
 def load_flow_of_run(started: RunStarted, file: str | None, model: Any) -> Flow:
-    """From the file that is named, else from the run's own file, else from the text that the run keeps."""
+    """Loads the flow from the file that is named, else from the run's own, else from the text that the run keeps."""
     if file is not None:
         return Flow.from_yaml(file, model=model, environ=load_environment())
     if started.path is None:
