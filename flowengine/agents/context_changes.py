@@ -57,7 +57,7 @@ def _name_of(context: str) -> str:
 
 class _Change(NamedTuple):
     number: int
-    """In the order of all changes of the node."""
+    """The place in the order of all changes of the node."""
     context: str
     before: Any
     after: Any

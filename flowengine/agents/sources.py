@@ -50,7 +50,7 @@ class Sources:
     """Standing alone, an agent works with these; in a flow each run and node with fresh ones."""
 
     providers: tuple[ContextProvider, ...] = ()
-    """In the order of their chain."""
+    """Context providers, in the order of their chain."""
     contexts: ContextManager | None = None
     skills: SkillStore | None = None
     sandbox: Sandbox | None = None
@@ -239,7 +239,7 @@ async def _dump_provider(provider: ContextProvider) -> Any:
 
 
 def _name_in_store(provider: ContextProvider, before: Sequence[ContextProvider]) -> str:
-    """Under which a provider is kept; of equal ones the second has a number, and so on.
+    """The name under which a provider is kept; of equal ones the second has a number, and so on.
 
     Conversations have one name for all, since what is kept is what was said.
     """

@@ -66,7 +66,7 @@ class TurnRequest(NamedTuple):
     """The chat that it goes on from."""
     gateway: Gateway
     options: Mapping[str, Any] = EMPTY
-    """For the generation calls of this run."""
+    """Options for the generation calls of this run."""
     scope: RunScope | None = None
     admit: Admit | None = None
     kept: Mapping[str, Any] | None = None

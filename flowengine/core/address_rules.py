@@ -138,7 +138,8 @@ def _in(address: str, network: IPv4Network | IPv6Network) -> bool:
 
 
 def _is_public(text: str) -> bool:
-    """
+    """Tells whether an address is one of the public internet, also of one that is packed in another.
+
     >>> [_is_public(each) for each in ("93.184.216.34", "10.1.2.3", "::1", "::ffff:127.0.0.1", "169.254.169.254")]
     [True, False, False, False, False]
     >>> [_is_public(each) for each in ("64:ff9b::7f00:1", "2002:7f00:1::", "::127.0.0.1", "fe80::1%eth0", "0.0.0.0")]

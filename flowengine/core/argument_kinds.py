@@ -141,7 +141,8 @@ def _mapping_of(key: _Kind | None = None, entry: _Kind | None = None) -> _Kind:
 
 
 def _in_words(names: Sequence[str]) -> str:
-    """
+    """The names as a choice in words.
+
     >>> _in_words(["a text", "a number", "None"])
     'a text, a number or None'
     """

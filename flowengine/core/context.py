@@ -185,7 +185,7 @@ class Fragment(NamedTuple):
     source: str
     """Who brought it: `conversation`, `fixed_file`, `memory`, `skills`, …"""
     tokens: int | None = None
-    """By real count; None where it was not counted yet."""
+    """Its tokens by real count; None where it was not counted yet."""
     priority: int = 0
     """The rank: a fragment of higher priority is dropped later."""
     pinned: bool = False

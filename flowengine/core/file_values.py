@@ -79,7 +79,7 @@ class FileValue:
     """SHA-256 of the content, in hexadecimal."""
     media_type: str
     name: str
-    """For people; never a path, and nothing is decided by it."""
+    """The name for people; never a path, and nothing is decided by it."""
     size: int
     """Bytes."""
 

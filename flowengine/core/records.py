@@ -100,9 +100,9 @@ class ModelCall(NamedTuple):
     unanswered: int = 0
     """Those of `attempts` that were sent and neither answered nor refused: the provider may bill them."""
     may_be_billed_tokens: int = 0
-    """At most so many, for those."""
+    """Tokens that those may have taken, at most."""
     may_be_billed_usd: float | None = 0.0
-    """At most so much, for those; None where the price is unknown."""
+    """Dollars that those may cost, at most; None where the price is unknown."""
 
 
 @dataclass(slots=True)
@@ -119,7 +119,7 @@ class UsageTotals:
     known_tokens: int = 0
     known_cost: float = 0.0
     may_be_billed_usd: float = 0.0
-    """For attempts that were not answered, beside the known cost."""
+    """Dollars for attempts that were not answered, beside the known cost."""
 
     def add(self, call: ModelCall) -> None:
         self.calls += 1

@@ -62,7 +62,8 @@ class Schedule:
         return ZoneInfo(self.timezone)
 
     def run_id(self, tick: float) -> str:
-        """
+        """The id of the run of a tick.
+
         >>> Schedule("report", "report.yaml", "0 7 * * *").run_id(0.0)
         'report@19700101T0000Z'
         """

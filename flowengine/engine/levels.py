@@ -49,7 +49,7 @@ class Level:
         self._outside = outside
 
     async def run(self) -> None:
-        """To its end. Raises `BodyError` where a node's failure was not handled, `Unfinished` where it waits
+        """Runs it to its end. Raises `BodyError` where a node's failure was not handled, `Unfinished` where it waits
         or was stopped, and the `LimitError` that stopped it."""
         outside, walk, ledger = self._outside, self.walk, self._scheduler.ledger
         outside.inside.add(walk)

@@ -140,7 +140,8 @@ def _read(file: FileValue) -> bytes:
 
 
 def _ascii_name(file: FileValue) -> str:
-    """
+    """The file's name in ASCII, with `_` for every other character.
+
     >>> _ascii_name(FileValue("0" * 64, "application/pdf", "請求 1.pdf", 1))
     '__ 1.pdf'
     """

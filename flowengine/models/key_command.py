@@ -53,7 +53,8 @@ def find_variable_problem(value: object) -> str | None:
 
 
 def split_command(value: str | Sequence[str]) -> tuple[str, ...]:
-    """
+    """The program and its arguments, split as a shell does it.
+
     >>> split_command("op read 'op://vault/open ai/key'")
     ('op', 'read', 'op://vault/open ai/key')
     """

@@ -27,7 +27,8 @@ def texts_of(vectors: Iterable[Sequence[float]]) -> tuple[str, ...]:
 
 
 def vectors_of(texts: Iterable[str]) -> list[list[float]]:
-    """
+    """Reads the vectors that `texts_of` wrote.
+
     >>> vectors_of(["AACAPwAAAD8="])
     [[1.0, 0.5]]
     """

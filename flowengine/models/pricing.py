@@ -101,9 +101,9 @@ class Price:
     per_call: float = 0.0
     """Dollars for each call, beside its tokens."""
     cache_read: float | None = field(default=None, repr=False)
-    """For those of a prompt that the vendor's cache serves; None: as `input`."""
+    """Dollars for those of a prompt that the vendor's cache serves; None: as `input`."""
     cache_write: float | None = field(default=None, repr=False)
-    """For those of a prompt that are written to the vendor's cache; None: as `input`."""
+    """Dollars for those of a prompt that are written to the vendor's cache; None: as `input`."""
 
     def __post_init__(self) -> None:
         for name in ("input", "output", "per_call", "cache_read", "cache_write"):

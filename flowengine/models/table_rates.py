@@ -35,7 +35,7 @@ class Rate(NamedTuple):
     """One of `KINDS`."""
     dollars: float
     hours: int = 0
-    """For which a cache keeps it at least, where that is more than the least."""
+    """Hours for which a cache keeps it at least, where that is more than the least."""
     above: int = 0
     """Tokens of a prompt from which on it holds."""
     tier: str = ""

@@ -131,7 +131,7 @@ class VendorThrottle:
         self._outage = outage
         self._lock = threading.Lock()
         self._refusals = 0
-        """In a row; those of calls that were under way together count as one."""
+        """Refusals in a row; those of calls that were under way together count as one."""
         self._closed_at = 0.0
         self._until = 0.0
         self._room = CallSlots(inf)

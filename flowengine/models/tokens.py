@@ -47,7 +47,7 @@ VOCABULARIES: Final = {
         r"\s+(?!\S)|\s",
     ),
 }
-"""By the names of their encodings."""
+"""The vocabularies by the names of their encodings."""
 
 _loading: Final = Lock()
 

@@ -47,7 +47,7 @@ class RateLimits:
     """A vendor's rate limits; None means unlimited."""
 
     requests_per_minute: int | None = None
-    """Begun in any minute."""
+    """Requests that begin in any minute."""
     tokens_per_minute: int | None = None
     """Tokens of prompts and answers together."""
     max_parallel: int | None = None

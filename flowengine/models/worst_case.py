@@ -35,7 +35,7 @@ class WorstCase(NamedTuple):
     cost_usd: float | None = None
     """None where the price of a model that may answer is unknown."""
     price: Price | None = None
-    """At which that cost was reckoned."""
+    """The price at which that cost was reckoned."""
     unpriced: Sequence[str] = ()
     """Models that may answer and whose price is unknown, as `provider/name`."""
     cap: int | None = None
@@ -185,7 +185,7 @@ class KnownModel(NamedTuple):
         return f"{self.provider}/{self.name}"
 
     def price(self, question: int) -> Price | None:
-        """For a question of so many tokens; None where it is unknown."""
+        """The price for a question of so many tokens; None where it is unknown."""
         if self.own_price is not None:
             return self.own_price.dearest()
         return listed_price(self.provider, self.name, prompt_tokens=question, extra=self.options)
@@ -214,7 +214,7 @@ class ModelFacts:
     """The project's settings of vendors."""
 
     def adapter_of(self, model: KnownModel) -> str | None:
-        """Through what a model is asked, where the project says it."""
+        """The adapter through which a model is asked, where the project says it."""
         settings = self.providers.get(model.provider)
         return (model.definition and model.definition.adapter) or (settings and settings.adapter) or None
 

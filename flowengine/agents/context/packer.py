@@ -53,7 +53,7 @@ class Packed(NamedTuple):
     """The packer's decision."""
 
     entries: tuple[PackedEntry, ...]
-    """In the order of the fragments that were given."""
+    """The entries in the order of the fragments that were given."""
     tokens: int
     """Tokens of the whole prompt."""
     budget: int | None

@@ -75,7 +75,7 @@ class ContextProvider:
     """
 
     provider_name: ClassVar[str] = ""
-    """Under which it is configured and told of."""
+    """The name under which it is configured and told of."""
     transforms: ClassVar[bool] = False
     """Whether it replaces everything so far, rather than adding to it."""
     adds: ClassVar[bool] = False

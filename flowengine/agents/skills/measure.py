@@ -72,9 +72,9 @@ class Choices(NamedTuple):
 
     tasks: int
     listed: int
-    """From the list, as agents get it."""
+    """Right choices from the list, as agents get it."""
     eager: int
-    """With all bodies in the prompt."""
+    """Right choices with all bodies in the prompt."""
 
 
 Chooser: TypeAlias = Callable[[str, str, Sequence[str]], Awaitable[str]]

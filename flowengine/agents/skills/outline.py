@@ -33,10 +33,10 @@ class Section:
     title: str
     level: int
     text: str
-    """With its heading, without what is below."""
+    """The text with its heading, without what is below."""
     number: str = ""
     tokens: int = 0
-    """With all that is below."""
+    """Tokens of the text with all that is below."""
     sections: list[Section] = field(default_factory=list["Section"])
 
     @property
@@ -60,7 +60,7 @@ class Outline:
         self.sections = tuple(sections)
 
     def find(self, reference: str) -> Section | None:
-        """By number (`2`, `2.1`), or by title, whatever its case and marks."""
+        """Finds a section by number (`2`, `2.1`), or by title, whatever its case and marks."""
         sections = list(_walk_sections(self.sections))
         number = reference.strip().strip(".#§ ")
         by_number = next((each for each in sections if each.number == number), None)

@@ -104,7 +104,7 @@ class Skill:
     """The facts about a skill that are known before it is loaded."""
 
     name: str
-    """By which models ask for it; no two skills of a store have the same."""
+    """The name by which models ask for it; no two skills of a store have the same."""
     description: str
     """One line of at most 1,024 characters, whatever the file holds."""
     folder: Path

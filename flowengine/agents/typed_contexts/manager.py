@@ -119,7 +119,7 @@ class ContextManager:
 
 
 def _name_of(context: AnyContext) -> str:
-    """Under which its data are kept, and its text and its failures are told of."""
+    """The name under which its data are kept, and its text and its failures are told of."""
     return f"context:{context.id}"
 
 

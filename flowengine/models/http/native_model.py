@@ -45,12 +45,12 @@ PROTOCOLS: Final[Mapping[str, str]] = {
     "azure": "openai_chat:AZURE_CHAT",
     "anthropic": "anthropic_messages:ANTHROPIC_MESSAGES",
 }
-"""By the names that `VendorTraits.protocol` has: a run loads those alone that it speaks."""
+"""The protocols by the names that `VendorTraits.protocol` has: a run loads those alone that it speaks."""
 _RESPONSES: Final[Mapping[str, str]] = {
     "openai": "openai_responses:OPENAI_RESPONSES",
     "azure": "openai_responses:AZURE_RESPONSES",
 }
-"""By the same names, what is asked where chat completions refuse a call."""
+"""The protocols, by the same names, for calls that chat completions refuse."""
 
 
 @cache

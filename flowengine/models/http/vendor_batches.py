@@ -29,7 +29,7 @@ from flowengine.models.http.vendor_endpoint import Patience, VendorEndpoint
 _ID: Final = re.compile(r"[\w-]{1,200}", re.ASCII)
 """The id of a batch or a file: it goes into addresses."""
 _SECONDS: Final = 120.0
-"""For one request to the vendor."""
+"""Seconds for one request to the vendor."""
 _MOST_PAGES: Final = 50
 """Pages, of a hundred batches each, that are looked through for one."""
 _CLOCKS: Final = 3600.0

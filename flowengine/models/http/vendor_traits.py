@@ -43,7 +43,7 @@ class VendorTraits:
     address: str = ""
     """The vendor's address; empty: somebody has to say it."""
     path: str = "/v1"
-    """Added to an address that has no path of its own."""
+    """The path that an address gets which has none of its own."""
     token_limit: str = "max_tokens"
     """The parameter that bounds an answer."""
     limit_of_thinking: str = ""

@@ -108,7 +108,7 @@ def _close_earlier_fact(connection: sqlite3.Connection, scope: int, subject: str
 
 
 def _end(connection: sqlite3.Connection, scope: int, at: int, which: str, *values: Any) -> None:
-    """From `at` on, none of these items of the scope holds."""
+    """Ends these items of the scope: from `at` on, none of them holds."""
     where = f"WHERE scope = ? AND {which} AND (valid_to IS NULL OR valid_to > ?)"
     arguments = (scope, *values, at)
     for number, text, end in connection.execute(

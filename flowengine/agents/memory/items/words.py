@@ -24,7 +24,7 @@ from flowengine.agents.retrieval.terms import terms
 
 
 class Period(NamedTuple):
-    """From `begin` on, up to and without `end`."""
+    """A stretch of time from `begin` on, up to and without `end`."""
 
     begin: datetime
     end: datetime
@@ -199,7 +199,7 @@ class WordPiece(NamedTuple):
     """A part of a question: a word, or a run of characters of one script."""
 
     words: tuple[str, ...]
-    """Under which items are found: one, or the pairs of a run."""
+    """The words under which items are found: one, or the pairs of a run."""
     characters: str = ""
     """The run of Chinese characters, where it may hold several words."""
     is_name: bool = False
@@ -244,7 +244,7 @@ def is_chinese_name(pairs: tuple[str, ...]) -> bool:
 
 @lru_cache(maxsize=65_536)
 def _words(term: str) -> tuple[str, ...]:
-    """Under which words a term is found: itself or its beginning, and its Chinese characters."""
+    """The words under which a term is found: itself or its beginning, and its Chinese characters."""
     if len(term) == 1 or term.isascii():
         return (_beginning_of(stem(term)),)
     characters = _HAN_CHARACTER.findall(term)

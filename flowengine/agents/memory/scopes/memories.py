@@ -22,7 +22,7 @@ WORKSPACE_ID: Final = "workspace"
 
 
 class MemoryScope(StrEnum):
-    """From the widest to the narrowest."""
+    """The scopes of memories, from the widest to the narrowest."""
 
     WORKSPACE = "workspace"
     CHANNEL = "channel"
@@ -121,7 +121,7 @@ _MOST_DAYS: Final = 36_500
 
 
 def days_of(name: str, days: float) -> timedelta:
-    """So many days, which no calendar is too short for.
+    """Makes so many days, which no calendar is too short for.
 
     >>> days_of("days", 0.5)
     datetime.timedelta(seconds=43200)

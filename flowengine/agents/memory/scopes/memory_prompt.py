@@ -23,7 +23,7 @@ from flowengine.errors import DefinitionError
 from flowengine.models import Message
 
 Task: TypeAlias = Literal["answer", "judge"]
-"""To answer the conversation, or to decide whether to."""
+"""The task: to answer the conversation, or to decide whether to."""
 
 _UNSEEN: Final = "\u00ad\u200b-\u200f\u2060\ufeff"
 """Characters that nobody sees."""

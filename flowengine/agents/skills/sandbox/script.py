@@ -45,15 +45,15 @@ class ScriptLimits:
     """The limits of one script execution."""
 
     seconds: float = 30.0
-    """By the clock; of each process also on the processor."""
+    """Seconds by the clock; of each process also on the processor."""
     memory: int = 1_000_000_000
     """Bytes: of each process' addresses, and of what all of them together hold."""
     processes: int = 64
     """Threads count."""
     open_files: int = 256
-    """In one process."""
+    """Open files of one process."""
     files: int = 10_000
-    """In the scratch folder."""
+    """Files in the scratch folder."""
     scratch: int = 100_000_000
     """Bytes of the scratch folder, which is held in memory and gone with the script."""
     output: int = 100_000

@@ -72,7 +72,7 @@ def describe(server: McpServer, tools: Sequence[ListedTool]) -> list[Description
 
 
 def _read_effect(tool: ListedTool) -> Effect:
-    """From the hints of a server that is trusted; without one a call counts as a deed."""
+    """Reads the effect from the hints of a server that is trusted; without one a call counts as a deed."""
     hints = tool.annotations
     if hints is None:
         return "external"

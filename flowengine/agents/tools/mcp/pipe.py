@@ -172,6 +172,6 @@ async def _end_process(process: Process) -> None:
 
 
 def _signal(process: Process, number: signal.Signals) -> None:
-    """To the process and its children: it was started as the leader of a group of its own."""
+    """Sends a signal to the process and its children: it was started as the leader of a group of its own."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, number)
