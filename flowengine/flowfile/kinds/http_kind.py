@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
-from flowengine.core import TRAITS, is_map
-from flowengine.errors import DefinitionError
+from flowengine.core import TRAITS
 from flowengine.flowfile.compile import address, template, values
 from flowengine.flowfile.schema import (
     NUMBER,
@@ -23,6 +22,7 @@ from flowengine.flowfile.schema import (
     Shape,
     Template,
     WorkKeys,
+    check_header_names,
     format_found,
     object_shape,
     refuse,
@@ -53,18 +53,6 @@ _Status = Annotated[
 ]
 
 
-def _with_names(value: Any) -> Any:
-    """Headers, of which each is the author's to set."""
-    from flowengine.nodes import check_header_name
-
-    for name in value if is_map(value) else ():
-        try:
-            check_header_name(name)
-        except DefinitionError as error:
-            raise refuse("FE401", str(error), path=(name,)) from error
-    return value
-
-
 class ExpectedAnswer(Keys):
     """The accepted answers; any other answer fails the node."""
 
@@ -86,9 +74,11 @@ class HttpNodeSpec(WorkKeys):
     """The address: the host stands here, and values in it are percent-encoded; a lone `{{ x }}` is a whole address."""
     query: dict[str, Rendered] = Field(default_factory=dict[str, Any])
     """Name → value, behind the address; a list gives its name several times, none leaves it out."""
-    headers: Annotated[dict[str, Template], BeforeValidator(_with_names)] = Field(default_factory=dict[str, str])
+    headers: Annotated[dict[str, Template], BeforeValidator(check_header_names)] = Field(default_factory=dict[str, str])
     """Header → value. No secrets: the file is no place for them."""
-    headers_env: Annotated[dict[str, Plain], BeforeValidator(_with_names)] = Field(default_factory=dict[str, str])
+    headers_env: Annotated[dict[str, Plain], BeforeValidator(check_header_names)] = Field(
+        default_factory=dict[str, str]
+    )
     """Header → the environment variable that holds its value; the project's entry of the address has to name it."""
     json_: Rendered = Field(default=None, alias="json")
     """Body as JSON."""

@@ -32,6 +32,7 @@ from .fields import Template as Template
 from .fields import TextKind as TextKind
 from .fields import Values as Values
 from .fields import check_choices as check_choices
+from .fields import check_header_names as check_header_names
 from .fields import format_found as format_found
 from .fields import is_code as is_code
 from .fields import refuse as refuse

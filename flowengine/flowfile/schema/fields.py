@@ -29,6 +29,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from flowengine.core import cut_text, is_map, label_key
+from flowengine.errors import DefinitionError
 
 T = TypeVar("T")
 
@@ -43,6 +44,18 @@ RACE: Final = (
 def refuse(code: str, message: str, **context: Any) -> PydanticCustomError:
     """A problem with one of our codes; `at` in the context is the key (or path of keys) that it belongs to."""
     return PydanticCustomError(cast(Any, code), "{text}", {"text": message, **context})
+
+
+def check_header_names(headers: Any) -> Any:
+    """Returns the headers of a request, each of which is the author's to set."""
+    from flowengine.nodes import check_header_name  # Few flows send requests.
+
+    for name in headers if is_map(headers) else ():
+        try:
+            check_header_name(name)
+        except DefinitionError as error:
+            raise refuse("FE401", str(error), path=(name,)) from error
+    return headers
 
 
 def format_found(value: Any) -> str:

@@ -7,24 +7,20 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BeforeValidator, Field, PlainValidator, WithJsonSchema, model_validator
 
 from flowengine.core import is_map, origin_of
-from flowengine.errors import DefinitionError
-from flowengine.flowfile.schema.fields import Keys, ListOf, Maybe, Plain, Template, format_found, refuse
+from flowengine.flowfile.schema.fields import (
+    Keys,
+    ListOf,
+    Maybe,
+    Plain,
+    Template,
+    check_header_names,
+    format_found,
+    refuse,
+)
 
 _OF_POSTS: Final = ("url", "url_env", "headers", "headers_env")
 _VARIABLE: Final = r"^[A-Za-z_][A-Za-z0-9_]{0,254}$"
 _Variable = Annotated[Plain, Field(pattern=_VARIABLE)]
-
-
-def _with_names(value: Any) -> Any:
-    """Headers, of which each is the author's to set."""
-    from flowengine.nodes import check_header_name
-
-    for name in value if is_map(value) else ():
-        try:
-            check_header_name(name)
-        except DefinitionError as error:
-            raise refuse("FE401", str(error), path=(name,)) from error
-    return value
 
 
 def _as_list(value: Any) -> Any:
@@ -42,9 +38,11 @@ class ChannelKeys(Keys):
     """The address to which it is posted; `allow_http` of the project file has to allow it."""
     url_env: Maybe[_Variable] = None
     """The environment variable that holds the address: those of Slack and Teams are secrets."""
-    headers: Annotated[dict[str, Plain], BeforeValidator(_with_names)] = Field(default_factory=dict[str, str])
+    headers: Annotated[dict[str, Plain], BeforeValidator(check_header_names)] = Field(default_factory=dict[str, str])
     """Header → value. No secrets: the file is no place for them."""
-    headers_env: Annotated[dict[str, _Variable], BeforeValidator(_with_names)] = Field(default_factory=dict[str, str])
+    headers_env: Annotated[dict[str, _Variable], BeforeValidator(check_header_names)] = Field(
+        default_factory=dict[str, str]
+    )
     """Header → the environment variable that holds its value; the project's entry of the address has to name it."""
     json_: Any = Field(default=None, alias="json")
     """The JSON that `http` posts, with templates that know `question`, `links` and `run`. Left out: all of
