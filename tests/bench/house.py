@@ -248,7 +248,7 @@ def house_faceless() -> Row:
 
 
 def house_doors() -> Row:
-    return Row("house: doors, per cent of files", 100 * len(doors()) / len(modules()), 20, "%")
+    return Row("house: doors, per cent of files", 100 * len(doors()) / len(modules()), 10, "%")
 
 
 def house_median() -> Row:
