@@ -1,7 +1,8 @@
-"""Knows where modules have gone that stood elsewhere in earlier versions.
+"""Knows where public modules have gone that stood elsewhere in earlier versions.
 
-Journals name classes by their modules, and programs import modules by their names: both go on with the old ones. It
-imports nothing that takes time, since `import flowengine` loads it.
+Journals name classes by their modules, and programs import modules by their names: both go on with the old ones. Of
+modules that were never public, those are found whose folder moved as a whole. It imports nothing that takes time,
+since `import flowengine` loads it.
 """
 
 from __future__ import annotations
